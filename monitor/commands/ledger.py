@@ -45,8 +45,8 @@ def ledger(
 ) -> None:
     """Show for each hop and minute of TABLE how many rows went in and came out, by operation.
 
-    Exit status 0: no row is missing; 1: a minute has a residual; 3: a minute is unknown and none
-    has a residual, or no service answers.
+    Exit status 0: no row is missing; 1: a minute has a residual; 3: none has, but one is unknown,
+    or the time begins before what is kept (six hours) or in the future; or no service answers.
     """
     span = {"from": since, "to": until}
     question = {name: value for name, value in span.items() if value is not None}
@@ -56,13 +56,15 @@ def ledger(
         say(json.dumps(found))
     else:
         say(f"{found['table']} from {found['since']} to {found['until']}")
+        if found.get("note"):  # an earlier version has none
+            say(found["note"])
         for hop in found["hops"]:
             for line in _format_hop(hop):
                 say(line)
     states = {one["state"] for hop in found["hops"] for one in hop["minutes"]}
     if "residual" in states:
         sys.exit(RESIDUAL)
-    if "unknown" in states:
+    if "unknown" in states or found.get("note"):
         sys.exit(UNKNOWN)
 
 

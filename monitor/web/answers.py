@@ -336,11 +336,15 @@ class LedgerOfHop(TypedDict):
 
 
 class TableLedger(TypedDict):
-    """What went into each hop of a table and what came out, by minute."""
+    """What went into each hop of a table and what came out, by minute.
+
+    ``note`` says why a part of the span is not known; empty if all of it is.
+    """
 
     table: str
     since: Instant
     until: Instant
+    note: str
     hops: list[LedgerOfHop]
 
 

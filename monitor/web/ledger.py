@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 
 from checks.ledger import COUNTING_CHECK, LEDGER_HOPS, LedgerEntry, LedgerState, minute_of
 from checks.model import Outcome
+from monitor.store.ledger import KEPT
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Parts, Text
@@ -68,20 +69,23 @@ def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JS
 
     By default the last hour; at most a day. A date is its first instant in the pipeline's zone, so
     two dates in a row name one day. Minutes without a row are left out. Minutes that
-    balance are kept for six hours, residuals until they are made good.
+    balance or are unknown are kept for six hours, residuals until they are made good. ``note``
+    says if the span begins before that, or in the future.
     """
     span = _span(parts, table, since, until)
     found = _entries(parts, table, span)
+    note = _explain_limit(parts, span, found)
     residuals = parts.store.ledger.residuals()
     made: answers.TableLedger = {
         "table": table,
         "since": render.render_instant(span.start),
         "until": render.render_instant(span.end),
+        "note": note,
         "hops": [
             {
                 "hop": hop.value,
                 "residual": residuals.get((table, hop.value)),
-                "note": _explain_empty(parts, table, hop, found),
+                "note": _explain_empty(parts, table, hop, found, known=not note),
                 "minutes": [_render_minute(one) for one in found.get(hop, ())],
             }
             for hop in LEDGER_HOPS
@@ -115,12 +119,13 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
     """The minutes of a table as a picture, with those that do not balance in words."""
     span = _span(parts, table, since, until)
     found = _entries(parts, table, span)
+    note = _explain_limit(parts, span, found)
     lines = [
         Line(
             f"{hop.value}: {TITLES[hop]}",
             hop.value,
             tuple(_cells(found.get(hop, ()), span)),
-            _explain_empty(parts, table, hop, found),
+            _explain_empty(parts, table, hop, found, known=not note),
         )
         for hop in LEDGER_HOPS
     ]
@@ -130,7 +135,7 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
         for one in found.get(hop, ())
         if one.state in LISTED
     ]
-    shown = {"lines": lines, "wrong": wrong[::-1], "signs": SIGNS, "cell": CELL}
+    shown = {"lines": lines, "note": note, "wrong": wrong[::-1], "signs": SIGNS, "cell": CELL}
     width = len(span.minutes) * CELL
     first, last = (format_instant(one) for one in (span.start, span.end))
     page = PAGES.get_template("ledger.html")
@@ -171,21 +176,42 @@ def _entries(parts: ApiParts, table: str, span: Span) -> Mapping[Hop, tuple[Ledg
     return parts.store.ledger.entries(table, span.minutes.start, span.minutes.stop)
 
 
-def _explain_empty(
-    parts: ApiParts, table: str, hop: Hop, found: Mapping[Hop, tuple[LedgerEntry, ...]]
+def _explain_limit(
+    parts: ApiParts, span: Span, found: Mapping[Hop, tuple[LedgerEntry, ...]]
 ) -> str:
-    """Why *hop* has no minutes; what a source does not count is never shown as balanced."""
+    """Why a part of *span* may have had rows that are not known any more; empty if none may."""
+    now = parts.clock()
+    if span.start < now - KEPT:
+        since = render.render_instant(now - KEPT)
+        return f"minutes before {since} are kept only if they had a residual"
+    if span.start > now and not any(found.values()):
+        return f"this time is in the future; it is {render.render_instant(now)} now"
+    return ""
+
+
+def _explain_empty(
+    parts: ApiParts,
+    table: str,
+    hop: Hop,
+    found: Mapping[Hop, tuple[LedgerEntry, ...]],
+    *,
+    known: bool,
+) -> str:
+    """Why *hop* has no minutes; what a source does not count is never shown as balanced.
+
+    Without *known*, minutes of the span may be forgotten.
+    """
     if found.get(hop):
         return ""
     if hop is not Hop.COLLECTION:
-        return "no row"
+        return "no row" if known else "no row is known"
     view = parts.current.board.table(table)
     verdicts = () if view is None else view.verdicts
     newest = next((one for one in verdicts if one.check == COUNTING_CHECK), None)
     if newest is None:
         return f"not counted: {COUNTING_CHECK} has not ruled, or is off"
     if newest.ruling.outcome is not Outcome.UNKNOWN:
-        return "no transaction ended"
+        return "no transaction ended" if known else "no transaction is known"
     known = newest.ruling.code == "unsupported"
     return f"{'not counted by this source' if known else 'not counted'}: {newest.ruling.reason}"
 

@@ -270,3 +270,35 @@ def test_the_command_exits_0_without_a_residual_and_3_for_an_unknown_minute(
 
 def test_the_status_page_links_to_the_ledger_of_a_table(counted: Rig) -> None:
     assert f'href="ledger?table={ORDERS}"' in counted.client.get("/").text
+
+
+def test_a_time_of_which_minutes_are_forgotten_is_never_taken_for_one_without_rows(
+    address: str, counted: Rig
+) -> None:
+    kept = counted.now - timedelta(hours=6)
+    counted.store.ledger.prune(counted.now + timedelta(hours=7))
+    span = ["--to", counted.now.isoformat(), "--from", (kept - MINUTE).isoformat()]
+    note = f"minutes before {kept.isoformat()} are kept only if they had a residual"
+
+    for table, code, empty in ((USERS, 3, "no row is known"), (ORDERS, 1, "residual  ")):
+        status, said = run(address, table, *span)
+        page = counted.client.get("/ledger", params={"table": table, "from": span[3]}).text
+
+        assert (status, said.splitlines()[1]) == (code, note)
+        assert empty in said
+        assert f"M{note[1:]}." in page
+    assert run(address, USERS, "--from", kept.isoformat(), *span[:2])[0] == 0
+
+
+def test_a_time_in_the_future_is_said_to_be_one(address: str, counted: Rig) -> None:
+    later = counted.now + timedelta(days=1)
+
+    status, said = run(
+        address, USERS, "--from", later.isoformat(), "--to", (later + MINUTE).isoformat()
+    )
+
+    assert (status, said.splitlines()[1]) == (
+        3,
+        f"this time is in the future; it is {counted.now.isoformat()} now",
+    )
+    assert "no row is known" in said
