@@ -2,11 +2,16 @@
 
 Blocks are aligned to powers of two, so the same old block is counted again in later rounds even
 as a table grows.  All ranges are half open.
+
+Ids may lie unevenly: a single one is far above all others, or a table has numbers of two kinds. A
+scale then gives ids other places, so that blocks of one width hold about equally many rows.
 """
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from checks.world import Range
 
@@ -15,6 +20,12 @@ CEILING = 2**63 - 1
 UNSIGNED_CEILING = 2**64
 
 Counts = Callable[[Sequence[Range]], tuple[Sequence[int], Sequence[int]]]
+CountRows = Callable[[Sequence[Range]], Sequence[int]]
+"""Ranges -> how many rows each has."""
+PARTS, PASSES = 16, 6  # of a range whose rows lie unevenly, and how often parts are divided
+HEAVY = 64  # a range with more than this part of all rows is divided
+EVEN = 1.4  # times as many rows in one part as in all of them on average are even
+MOST_KNOTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,149 @@ class Choice:
 
     ranges: tuple[Range, ...]
     cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdScale:
+    """The place of each id; rows are about as far apart in places wherever they lie.
+
+    ``knots`` are ids with their places, both ascending.  Between two of them places are evenly
+    spread, and no farther apart than ids.  Outside of all, a place is one id.
+    """
+
+    knots: tuple[tuple[int, int], ...] = ()
+
+    def place(self, id_: int) -> int:
+        """The place of *id_*; neighbours may have the same."""
+        number = bisect_right(self.knots, id_, key=lambda knot: knot[0])
+        low, first = self.knots[max(number - 1, 0)] if self.knots else (0, 0)
+        if number in (0, len(self.knots)):
+            return first + id_ - low
+        high, last = self.knots[number]
+        return first + (id_ - low) * (last - first) // (high - low)
+
+    def id_at(self, place: int) -> int:
+        """The lowest id at *place*."""
+        number = bisect_right(self.knots, place, key=lambda knot: knot[1])
+        low, first = self.knots[max(number - 1, 0)] if self.knots else (0, 0)
+        if number in (0, len(self.knots)):
+            return low + place - first
+        high, last = self.knots[number]
+        return low - (first - place) * (high - low) // (last - first)  # rounded up
+
+    def width(self, ids: Range) -> int:
+        """How many places *ids* have."""
+        return self.place(ids[1]) - self.place(ids[0])
+
+
+EVEN_IDS = IdScale()
+"""A place is an id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Blocks with ids from ``low`` to ``high``, each ``size`` places of ``scale`` wide.
+
+    A block begins at a multiple of its width.  Its number is that multiple.
+    """
+
+    low: int
+    high: int
+    size: int
+    scale: IdScale = EVEN_IDS
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all, ascending."""
+        return self.numbers_of((self.low, self.high + 1))
+
+    @property
+    def ids(self) -> Range:
+        """The ids of all; some are below ``low`` or above ``high``."""
+        numbers = self.numbers
+        return self.ids_of(numbers[0])[0], self.ids_of(numbers[-1])[1]
+
+    def numbers_of(self, ids: Range) -> range:
+        """Numbers of the blocks with some of *ids*, which are one id at least."""
+        place = self.scale.place
+        return range(place(ids[0]) // self.size, place(ids[1] - 1) // self.size + 1)
+
+    def ids_of(self, number: int) -> Range:
+        """The ids of a block."""
+        id_at = self.scale.id_at
+        return id_at(number * self.size), id_at((number + 1) * self.size)
+
+    def newest(self, count: int) -> tuple[Range, ...]:
+        """The highest *count* blocks, and all ids of any type that are in no block; ascending."""
+        low, high = self.ids
+        newest = self.numbers[-count:] if count else ()
+        spans = ((FLOOR, low), *map(self.ids_of, newest), (high, UNSIGNED_CEILING))
+        return tuple(span for span in spans if span[0] < span[1])
+
+
+def learn_scale(low: int, high: int, count: CountRows) -> IdScale:
+    """The scale of the rows with ids from *low* to *high*, as *count* finds them.
+
+    The first ranges grow from both ends by powers of two, so a single id that is far away is apart
+    from the others at once.  One with many rows is divided until its parts have equally many.
+    """
+    steps = [1 << bits for bits in range(0, 66, 4)]
+    cuts = {low, high + 1, *(low + one for one in steps), *(high + 1 - one for one in steps)}
+    spans = list(pairwise(sorted(one for one in cuts if low <= one <= high + 1)))
+    pieces = dict(zip(spans, count(spans), strict=True))
+    total, even = sum(pieces.values()), set[Range]()
+    for _ in range(PASSES):
+        heavy = [
+            span
+            for span, rows in pieces.items()
+            if rows * HEAVY > total and span[1] - span[0] >= PARTS and span not in even
+        ]
+        if not heavy:
+            break
+        parts = [part for span in heavy for part in _divide(span)]
+        counts = dict(zip(parts, count(parts), strict=True))
+        for span in heavy:
+            own = {part: counts[part] for part in _divide(span)}
+            if max(own.values()) * PARTS <= sum(own.values()) * EVEN:
+                even.add(span)
+            else:
+                del pieces[span]
+                pieces |= own
+    return _fit_scale(sorted(pieces.items()), total)
+
+
+def _divide(span: Range) -> Iterator[Range]:
+    low, high = span
+    cuts = [low + (high - low) * number // PARTS for number in range(PARTS + 1)]
+    return pairwise(cuts)
+
+
+def _fit_scale(pieces: Sequence[tuple[Range, int]], total: int) -> IdScale:
+    """The scale in which the densest of *pieces* with many of *total* rows keeps its width."""
+    heavy = [(span[1] - span[0]) // rows for span, rows in pieces if rows * HEAVY > total > 0]
+    unit, alike = max(min(heavy, default=1), 1), EVEN
+    knots = _knots(pieces, unit, alike)
+    while len(knots) > MOST_KNOTS:
+        alike *= EVEN
+        knots = _knots(pieces, unit, alike)
+    return IdScale(tuple(knots) if len(knots) > 2 else ())
+
+
+def _knots(pieces: Iterable[tuple[Range, int]], unit: int, alike: float) -> list[tuple[int, int]]:
+    """Ids and their places where the density changes by more than *alike* times."""
+    knots, place, before = list[tuple[int, int]](), 0, 0.0
+    for (low, high), rows in pieces:
+        places = min(max(rows * unit, 1), high - low)
+        density = places / (high - low)
+        if not knots:
+            knots, place = [(low, low)], low
+        elif before and not before / alike <= density <= before * alike:
+            knots.append((low, place))
+            before = density
+        before = before or density
+        place += places
+    end = max((span[1] for span, _ in pieces), default=0)
+    return [*knots, (end, place)]
 
 
 def block_width(low: int, high: int, rows: int, target: int) -> int:

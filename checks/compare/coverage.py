@@ -18,8 +18,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from checks.counting import MOST_OPEN, Suspect
-from checks.ranges import FLOOR, UNSIGNED_CEILING
+from checks.ranges import EVEN_IDS, FLOOR, UNSIGNED_CEILING, Blocks, IdScale
 from checks.world import Range
+from pipeline.clocks import has_passed
 from pipeline.model import Shard
 
 LAP = 100  # spans that are told apart by their time
@@ -28,6 +29,7 @@ SECOND = timedelta(seconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR = timedelta(days=100_000)
 MARGIN = 0.9  # of the promised time: a lap may be interrupted
+RELEARNED = timedelta(hours=6)  # after which a scale is learned again that was uneven
 FINEST = 256  # a range that is not a whole block is as wide as this part of one, or wider
 Spans = dict[str, list[list[int]]]
 """Ranges by the name of their shard, as JSON values."""
@@ -98,27 +100,55 @@ class Coverage:
             spans.sort(key=lambda one: one.low)
         return replace(self, spans=_joined(spans))
 
-    def next_blocks(
-        self, low: int, high: int, size: int, most: int, skipped: Sequence[Range] = ()
-    ) -> list[Range]:
-        """At *most* so many blocks of width *size* with ids of *low* to *high*, oldest first.
+    def next_blocks(self, blocks: Blocks, most: int, skipped: Sequence[Range] = ()) -> list[Range]:
+        """At *most* so many of *blocks*, oldest first.
 
         Of those that are equally old the highest come first.  Of a block that was compared in
         parts, each is one of them.  Blocks with ids of *skipped* are left out.
         """
-        first, last, wanted = low // size, high // size, most + len(skipped)
+        known, wanted = blocks.numbers, most + len(skipped)
         never = datetime.min.replace(tzinfo=self.since.tzinfo)
         found: dict[Range, None] = {}
         for one in sorted(self.spans, key=lambda span: (span.at or never, -span.low)):
-            top, bottom = min((one.high - 1) // size, last), max(one.low // size, first)
-            for block in range(top, max(bottom, top - wanted) - 1, -1):
+            own = blocks.numbers_of((one.low, one.high))
+            top, bottom = min(own[-1], known[-1]), max(own[0], known[0])
+            for number in range(top, max(bottom, top - wanted) - 1, -1):
                 # what is left of a block: ranges of another width have compared the rest
-                span = max(block * size, one.low), min((block + 1) * size, one.high)
+                low, high = blocks.ids_of(number)
+                span = max(low, one.low), min(high, one.high)
                 if not any(span[0] < end and start < span[1] for start, end in skipped):
                     found.setdefault(span)
             if len(found) >= most:
                 break
         return [*found][:most]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedScale:
+    """The scale of a shard's ids, learned ``at`` that time, when they were ``span`` ids wide.
+
+    ``uneven`` if blocks of it had far more rows than they should have.
+    """
+
+    at: datetime
+    span: int
+    scale: IdScale = EVEN_IDS
+    uneven: bool = False
+
+    def is_outdated(self, span: int, now: datetime) -> bool:
+        """Whether to learn it again, for ids that are *span* wide *now*."""
+        return span > 2 * self.span or (self.uneven and has_passed(self.at, RELEARNED, now))
+
+    def dumps(self) -> list[Any]:
+        """Return JSON values for the memory of a check."""
+        return [self.at.isoformat(), self.span, [*map(list, self.scale.knots)], self.uneven]
+
+    @classmethod
+    def loads(cls, raw: Sequence[Any]) -> "LearnedScale":
+        """Read back what :meth:`dumps` wrote."""
+        at, span, knots, uneven = raw
+        scale = IdScale(tuple((id_, place) for id_, place in knots))
+        return cls(datetime.fromisoformat(at), span, scale, uneven)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +217,8 @@ class LapPlan:
         """Why a lap takes longer than promised, with figures; empty if it does not."""
         if self.needed <= self.most or not self.most:
             return ""
-        lap, cycle = self.blocks / self.most * self.pace, self.pace.total_seconds()
+        cycle = self.pace.total_seconds()
+        lap = timedelta(seconds=min(self.blocks / self.most * cycle, FAR.total_seconds()))
         workload = f"{self.blocks} ranges, {self.most} of them every {cycle:.0f} s"
         return f"{workload}, take {_length(lap)}, and not {_length(self.within)}; raise `ranges`"
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar
 
 from checks.compare.changed import (
@@ -33,6 +34,7 @@ from checks.compare.changed import (
 from checks.compare.coverage import (
     Coverage,
     LapPlan,
+    LearnedScale,
     RangeDebt,
     add_spans,
     divide_ids,
@@ -90,7 +92,7 @@ from checks.model import (
     Undecided,
     Verified,
 )
-from checks.ranges import block_width, choose_blocks
+from checks.ranges import Blocks, IdScale, block_width, learn_scale
 from checks.run import Probe
 from checks.world import Range, World
 from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
@@ -98,6 +100,7 @@ from pipeline.model import Shard, Table
 from pipeline.row_digest import Bucketing
 
 NAME, COUNTS = "values", "range_counts"
+UNEVEN = 2  # times `block_rows` in one block are too many
 READ = 16  # ranges of a shard whose rows one cycle reads
 PRESSED = timedelta(minutes=2)
 """How long a changed row may wait to be compared for the budget of its source."""
@@ -452,13 +455,16 @@ class Values:
         debts = self._debts(comparison, memory, world.now - before)
         kept |= {"turn": rotation, "began": world.now.isoformat(), "pace": pace.total_seconds()}
         kept |= {"debts": _dump_debts(debts), "newest": memory.get("newest", {})}
+        scales = {name: raw for name, raw in memory.get("scales", {}).items() if name in names}
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
         highest, handed = dict[Shard, int](), find_handed(table, world, COUNTS)
         try:
             for number, shard in enumerate(table.shards):
                 own = [(low, high) for low, high in opened.get(str(shard), ())]
                 share = share_ranges(self.ranges, len(table.shards), number - rotation)
-                due = NextBlocks(shard, coverage[shard], pace, failed, share, debts[shard])
+                raw = scales.get(str(shard))
+                learned = LearnedScale.loads(raw) if raw else None
+                due = NextBlocks(shard, coverage[shard], pace, failed, share, debts[shard], learned)
                 try:
                     again = look_again(comparison, shard, own, due.again)
                 except SlowError:
@@ -470,20 +476,22 @@ class Values:
                 ranges[str(shard)] = [*again.ranges, *made.ranges]
                 highest[shard], debts[shard] = made.high, made.debt
                 looks += [one.dumps() for one in (*again.looks, made.look)]
+                scales[str(shard)] = made.learned.dumps()
                 slow = slow or (f"{shard}: {made.plan.too_long}" if made.plan.too_long else "")
             most = max(self.changed_rows // NARROWER**failed, 1)
             found = load_suspects(memory["found"], table)
             newest = {} if self.newest else _newest_ids(memory, table, highest)
             changed = look_at_changes(comparison, progress, most, found, newest)
         except (UnreachableError, ProofError):
-            world.remember(table, NAME, {**kept, "failed": failed + 1})
+            world.remember(table, NAME, {**kept, "scales": scales, "failed": failed + 1})
             raise
         kept["debts"] = _dump_debts(self._lend(debts, changed))
         result: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
         result |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
         result[PROOF] = proof.dumps() if proof else None
         result["turn"] = (rotation + self.ranges) % len(table.shards)
-        world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
+        result |= {"ranges": ranges, "scales": scales, "slow": slow}
+        world.remember(table, NAME, {**kept, **result})
 
     def _debts(
         self, comparison: Comparison, memory: Memory, passed: timedelta
@@ -542,25 +550,26 @@ class Values:
         source, column = world.source(shard.source), table.id_column or ""
         rows = world.mirror(table).rows() // len(table.shards)
         low, high = source.min_id(shard, column) or 0, source.max_id(shard, column) or 0
-        dense = block_width(0, 0, 1, self.block_rows)
-        size = max(block_width(low, high, rows, self.block_rows) // NARROWER**due.failed, dense)
+        learned = self._learn(comparison, due, low, high, rows)
+        blocks = self._blocks(low, high, rows, learned.scale, due.failed)
         mean = self.ranges / len(table.shards)  # below 1: a shard has its turn in some cycles
         pace, usual = due.pace / min(mean or 1, 1), max(int(mean), min(self.ranges, 1))
         while True:
             # whole blocks, because all ids outside of them are edges, and compared in each cycle
-            bottom, top = low // size * size, (high // size + 1) * size - 1
-            ids = top - bottom + 1
-            per_row = max(ids / max(rows, 1), 1.0)
-            plan = LapPlan(high // size - low // size + 1, pace, usual, self.within)
-            newest = choose_blocks(low, high, size, cursor=0, newest=self.newest, rotating=0)
-            wanted = self._wanted_ids(due, world, size, ids, per_row)
-            width, most = divide_ids(wanted, size)
+            low_end, high_end = blocks.ids
+            places = len(blocks.numbers) * blocks.size
+            per_row = max(places / max(rows, 1), 1.0)
+            plan = LapPlan(len(blocks.numbers), pace, usual, self.within)
+            newest = blocks.newest(self.newest)
+            wanted = self._wanted_places(due, world, blocks.size, places, per_row)
+            width, most = divide_ids(wanted, blocks.size)
             more = () if due.failed else handed[:AGAIN]
             known = join_disjoint(again.ranges, more)
-            skipped = [*(again.opened if due.again else ()), *known, *newest.ranges]
+            skipped = [*(again.opened if due.again else ()), *known, *newest]
             most = 0 if len(again.opened) >= MOST_OPEN else most  # more would wait as long as they
-            older = due.coverage.next_blocks(bottom, top, width, most, skipped)
-            asked = join_disjoint(known, [*newest.ranges, *older])
+            narrow = replace(blocks, low=low_end, high=high_end - 1, size=width)
+            older = due.coverage.next_blocks(narrow, most, skipped)
+            asked = join_disjoint(known, [*newest, *older])
             ranges = [one for one in asked if one not in again.ranges]
             try:
                 look = comparison.look_at(shard, ranges)
@@ -568,33 +577,58 @@ class Values:
                 if handed:
                     handed = ()
                     continue
-                if size == dense:
+                if blocks.size == self._narrowest:
                     raise
-                size = max(size // NARROWER, dense)
+                blocks = replace(blocks, size=max(blocks.size // NARROWER, self._narrowest))
                 continue
             paid = {*older}
-            found = sum(n for one, n in zip(ranges, look.counts, strict=True) if one in paid)
-            spanned = sum(end - start for start, end in older)
+            counts = [n for one, n in zip(ranges, look.counts, strict=True) if one in paid]
+            spanned = sum(map(learned.scale.width, older))
             ahead = self.block_rows if due.coverage.oldest else 0  # the first lap is no advance
-            debt = due.debt.paid(spanned, ids, found, ahead).bounded(rows)
-            return LookedBlocks(look, ranges, plan, high, debt)
+            debt = due.debt.paid(spanned, places, sum(counts), ahead).bounded(rows)
+            uneven = max(counts, default=0) > UNEVEN * self.block_rows
+            learned = replace(learned, uneven=learned.uneven or uneven)
+            return LookedBlocks(look, ranges, plan, high, debt, learned)
 
-    def _wanted_ids(
-        self, due: "NextBlocks", world: World, size: int, ids: int, per_row: float
+    @property
+    def _narrowest(self) -> int:
+        return block_width(0, 0, 1, self.block_rows)
+
+    def _blocks(self, low: int, high: int, rows: int, scale: IdScale, failed: int) -> Blocks:
+        """Blocks with about `block_rows` of *rows* each; narrower ones after what *failed*."""
+        first, last = scale.place(low), scale.place(high)
+        size = block_width(first, last, rows, self.block_rows) // NARROWER**failed
+        return Blocks(low, high, max(size, self._narrowest), scale)
+
+    def _learn(
+        self, comparison: Comparison, due: "NextBlocks", low: int, high: int, rows: int
+    ) -> LearnedScale:
+        """How ids lie in the mirror; as it was known where that is good enough."""
+        table, now, span = comparison.table, comparison.world.now, high - low + 1
+        if due.learned is not None and not due.learned.is_outdated(span, now):
+            return due.learned
+        if rows <= UNEVEN * self.block_rows:  # any block may hold them all
+            return LearnedScale(now, 0)
+        mirror, column = comparison.world.mirror(table), table.id_column or ""
+        scale = learn_scale(low, high, partial(mirror.count_ids, due.shard, column))
+        return LearnedScale(now, span, scale)
+
+    def _wanted_places(
+        self, due: "NextBlocks", world: World, size: int, places: int, per_row: float
     ) -> float:
-        """How many of the *ids* of a shard are compared with its older blocks.
+        """How many of the *places* of a shard are compared with its older blocks.
 
         The first lap is as fast as `ranges` allows.  Without rows to spare in the budget of the
         source there are as many as an even lap needs: those are read at the pace of the budget.
         """
         first, cap = due.coverage.oldest is None, float(due.share * size)
-        asked = max(due.debt.ids(ids, per_row), float(self.rotating * size))
+        asked = max(due.debt.ids(places, per_row), float(self.rotating * size))
         wanted = cap if first else min(asked, cap)
         rows = world.allowance(due.shard.source).rows
         if rows is None:
             return wanted
         spare = max(rows - self.newest * self.block_rows, 0) * per_row
-        afforded = max(spare, due.debt.lap * ids)
+        afforded = max(spare, due.debt.lap * places)
         return min(wanted, afforded)
 
 
@@ -603,7 +637,7 @@ class NextBlocks:
     """What decides which ranges of a shard are next.
 
     ``failed`` counts the attempts before.  ``share`` is how many older blocks it may be.
-    ``debt`` is what is due of them.
+    ``debt`` is what is due of them.  ``learned`` is how the ids lie, if that is known.
     """
 
     shard: Shard
@@ -612,6 +646,7 @@ class NextBlocks:
     failed: int
     share: int
     debt: RangeDebt
+    learned: LearnedScale | None
 
     @property
     def again(self) -> int:
@@ -658,13 +693,17 @@ def look_again(
 
 @dataclass(frozen=True, slots=True)
 class LookedBlocks:
-    """A look at ``ranges`` of a shard whose highest id is ``high``, and the ``debt`` after it."""
+    """A look at ``ranges`` of a shard whose highest id is ``high``, and the ``debt`` after it.
+
+    ``learned`` is how its ids lie.
+    """
 
     look: Look
     ranges: list[Range]
     plan: LapPlan
     high: int
     debt: RangeDebt
+    learned: LearnedScale
 
 
 def share_ranges(ranges: int, shards: int, number: int) -> int:

@@ -1,3 +1,4 @@
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import pytest
@@ -5,14 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.ranges import (
+    EVEN_IDS,
     FLOOR,
+    HEAVY,
+    MOST_KNOTS,
+    PARTS,
+    PASSES,
     UNSIGNED_CEILING,
+    Blocks,
+    CountRows,
+    IdScale,
     Narrowed,
     block_width,
     choose_blocks,
     differing_ids,
     find_mismatches,
     id_runs,
+    learn_scale,
     narrow_mismatches,
 )
 from checks.world import Range
@@ -193,3 +203,115 @@ def test_ids_differ_by_number(
 )
 def test_consecutive_ids_are_told_as_runs(ids: list[int], runs: list[Range]) -> None:
     assert list(id_runs(ids)) == runs
+
+
+FAR = 2**62
+KNOTS = IdScale(((10, 10), (20, 20), (1_000_020, 30), (1_000_030, 40)))
+
+
+def count_in(ids: Sequence[int]) -> CountRows:
+    """Count *ids*, ascending, in ranges."""
+    return lambda spans: [bisect_left(ids, high) - bisect_left(ids, low) for low, high in spans]
+
+
+def largest_and_mean(ids: Sequence[int], rows: int) -> tuple[int, float]:
+    """Rows of the largest block, and of a block on average, with about *rows* in each."""
+    scale = learn_scale(ids[0], ids[-1], count_in(ids))
+    size = block_width(scale.place(ids[0]), scale.place(ids[-1]), len(ids), rows)
+    blocks = Blocks(ids[0], ids[-1], size, scale)
+    counts = count_in(ids)([blocks.ids_of(number) for number in blocks.numbers])
+    assert sum(counts) == len(ids)
+    return max(counts), len(ids) / len(counts)
+
+
+@pytest.mark.parametrize("scale", [EVEN_IDS, KNOTS, IdScale(((-FAR, -FAR), (FAR, -FAR + 1_000)))])
+@given(st.integers(-(2**63), 2**64))
+def test_a_place_is_that_of_its_first_id_and_places_ascend(scale: IdScale, place: int) -> None:
+    first = scale.id_at(place)
+
+    assert scale.place(first) == place
+    assert scale.place(first - 1) == place - 1
+    assert scale.id_at(scale.place(place)) <= place
+
+
+def test_places_are_as_far_apart_as_ids_outside_of_the_knots_and_closer_in_a_gap() -> None:
+    assert [KNOTS.place(id_) for id_ in (3, 10, 15)] == [3, 10, 15]
+    assert [KNOTS.place(id_) for id_ in (20, 100_019, 100_020, 500_020)] == [20, 20, 21, 25]
+    assert [KNOTS.place(id_) for id_ in (1_000_020, 1_000_050)] == [30, 60]
+    assert KNOTS.width((15, 1_000_025)) == 20
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pytest.param([*range(1, 50_001), FAR], id="one far above"),
+        pytest.param([-FAR, *range(1, 50_001)], id="one far below"),
+        pytest.param([*range(1, 50_001), 2**31 - 1], id="the highest of its type"),
+        pytest.param(
+            [*range(1, 25_001), *range(7 << 50, (7 << 50) + (25_000 << 22), 1 << 22)],
+            id="numbers of two kinds",
+        ),
+        pytest.param(
+            [*range(1, 25_001), *range(25_001, 2_525_001, 100)], id="half of them are sparse"
+        ),
+        pytest.param([number**2 for number in range(50_000)], id="ever sparser"),
+        pytest.param([number << 22 for number in range(50_000)], id="evenly sparse"),
+        pytest.param([*range(1, 50_001)], id="without gaps"),
+    ],
+)
+def test_no_block_has_far_more_rows_than_others_however_ids_lie(ids: list[int]) -> None:
+    largest, mean = largest_and_mean(ids, 1_000)
+
+    assert 400 <= mean <= 1_100
+    assert largest <= 3_200
+
+
+@pytest.mark.parametrize("ids", [[5], [1, 2, 3], [1, FAR], [*range(-5_000, 5_000)]])
+def test_few_ids_and_ids_without_gaps_have_blocks(ids: list[int]) -> None:
+    largest, _ = largest_and_mean(ids, 100)
+
+    assert largest <= 128
+
+
+def test_ids_without_gaps_are_their_own_places() -> None:
+    assert learn_scale(1, 50_000, count_in(range(1, 50_001))) == EVEN_IDS
+    assert learn_scale(0, 0, lambda spans: [0] * len(spans)) == EVEN_IDS
+
+
+def test_a_scale_of_a_mirror_without_rows_or_with_others_is_one() -> None:
+    """The source has ids that the mirror does not have."""
+    nothing = learn_scale(1, FAR, lambda spans: [0] * len(spans))
+    fewer = learn_scale(1, FAR, count_in([*range(1, 5_001)]))
+
+    for scale in (nothing, fewer):
+        places = [scale.place(id_) for id_ in (1, 2_000, 5_000, FAR)]
+        assert places == sorted(places)
+        assert scale.id_at(scale.place(FAR)) <= FAR
+
+
+def test_what_a_scale_asks_is_bounded() -> None:
+    """Whatever the ids are: here half of all rows of each part are in its first part."""
+    asked = list[int]()
+    ids = sorted({(1 << 60) >> (number % 60) | number for number in range(20_000)})
+
+    def count(spans: Sequence[Range]) -> Sequence[int]:
+        asked.append(len(spans))
+        return count_in(ids)(spans)
+
+    scale = learn_scale(ids[0], ids[-1], count)
+
+    assert len(asked) <= 1 + PASSES
+    assert max(asked) <= HEAVY * PARTS
+    assert len(scale.knots) <= MOST_KNOTS
+
+
+def test_the_newest_blocks_and_the_edges_leave_out_the_other_blocks() -> None:
+    blocks = Blocks(10, 1_000_029, 10, KNOTS)
+
+    assert [blocks.ids_of(number) for number in blocks.numbers] == [
+        (10, 20),
+        (20, 1_000_020),
+        (1_000_020, 1_000_030),
+    ]
+    assert blocks.newest(1) == ((FLOOR, 10), (1_000_020, 1_000_030), (1_000_030, UNSIGNED_CEILING))
+    assert blocks.newest(0) == ((FLOOR, 10), (1_000_030, UNSIGNED_CEILING))

@@ -19,7 +19,7 @@ from checks.compare.coverage import (
     halve_first,
 )
 from checks.counting import MOST_OPEN
-from checks.ranges import FLOOR, UNSIGNED_CEILING
+from checks.ranges import FLOOR, UNSIGNED_CEILING, Blocks
 from tests.checks.world_fake import ONE, TWO
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
@@ -76,7 +76,7 @@ def test_a_lap_ends_after_as_many_cycles_as_it_has_blocks_for_each(
         for _ in range(cycles):
             at += timedelta(seconds=seconds)
             newest = (16 * (blocks - 1), 16 * blocks)
-            due = made.next_blocks(0, high, 16, most)
+            due = made.next_blocks(Blocks(0, high, 16), most)
             edges = [(FLOOR, 0), (16 * blocks, UNSIGNED_CEILING)]
             made = made.compared([*due, newest, *edges], at)
         assert made.oldest is not None
@@ -94,7 +94,7 @@ def test_a_lap_that_begins_again_goes_on_where_it_was_and_claims_nothing(
     for n in range(blocks):
         at += timedelta(minutes=1)
         made = made.restarted(at) if n % each == 0 else made
-        (block,) = made.next_blocks(0, high, 16, 1)
+        (block,) = made.next_blocks(Blocks(0, high, 16), 1)
         seen.append(block)
         made = made.compared([block], at)
         assert made.oldest is None or blocks <= each
@@ -194,7 +194,7 @@ def test_even_laps_compare_each_row_once_and_claim_little_less_than_was_done() -
         at += cycle
         debt = debt.grown(cycle, within)
         width, many = divide_ids(debt.ids(1024, 1.0), 256)
-        due = made.next_blocks(0, high, width, many)
+        due = made.next_blocks(Blocks(0, high, width), many)
         read += width * len(due)
         debt = debt.paid(width * len(due), 1024, 0, 0)
         made = made.compared([*due, (FLOOR, 0), (1024, UNSIGNED_CEILING)], at)
@@ -210,7 +210,7 @@ def test_a_short_lap_goes_on_where_it_was() -> None:
     made, at, seen = Coverage(START).compared([ALL], START), START, list[tuple[int, int]]()
     for _ in range(8):
         at += timedelta(seconds=5)
-        due = made.next_blocks(0, 255, 16, 2)
+        due = made.next_blocks(Blocks(0, 255, 16), 2)
         made = made.compared([*due, (FLOOR, 0), (256, UNSIGNED_CEILING)], at)
         seen += due
 
@@ -220,15 +220,15 @@ def test_a_short_lap_goes_on_where_it_was() -> None:
 def test_blocks_that_are_open_take_the_place_of_no_other() -> None:
     made = Coverage(START)
 
-    assert made.next_blocks(0, 99, 10, 2) == [(90, 100), (80, 90)]
-    assert made.next_blocks(0, 99, 10, 2, [(85, 95)]) == [(70, 80), (60, 70)]
-    assert made.compared([(60, 100)], START).next_blocks(0, 99, 10, 1) == [(50, 60)]
+    assert made.next_blocks(Blocks(0, 99, 10), 2) == [(90, 100), (80, 90)]
+    assert made.next_blocks(Blocks(0, 99, 10), 2, [(85, 95)]) == [(70, 80), (60, 70)]
+    assert made.compared([(60, 100)], START).next_blocks(Blocks(0, 99, 10), 1) == [(50, 60)]
 
 
 def test_what_was_never_compared_of_a_block_is_due() -> None:
     made = Coverage(START).compared([(61, 100)], START)
 
-    assert made.next_blocks(0, 99, 10, 2) == [(60, 61), (50, 60)]
+    assert made.next_blocks(Blocks(0, 99, 10), 2) == [(60, 61), (50, 60)]
 
 
 def test_a_range_holds_its_first_id_and_not_that_after_its_last() -> None:

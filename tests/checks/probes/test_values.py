@@ -125,7 +125,7 @@ def test_rows_that_change_all_the_time_are_equal_at_a_position_and_need_no_secon
         found = in_step("values", probe(), world, 1)
         asked.append(world.asked - before)
         assert {one.outcome for one in found} <= {Outcome.PASS}
-    assert asked == [11] * 6  # ranges, with the one of the new rows
+    assert asked == [10] * 6  # ranges, with the one of the new rows
 
 
 def test_a_range_that_is_too_large_is_read_in_narrower_ones(world: FakeWorld) -> None:

@@ -572,3 +572,47 @@ def test_changes_that_no_range_pays_for_are_a_debt_of_one_lap_at_most(world: Fak
         cycles(world, 1, ranges=0, share=1.0)
 
     assert world.memory[NAME]["debts"][str(ONE)][1] <= 2 * 256
+
+
+@pytest.mark.parametrize("far", [2**62, -(2**62), 2**31 - 1])
+def test_one_id_far_from_all_others_delays_nothing_and_hides_no_row(far: int) -> None:
+    """The source refuses ranges with all other rows, which one block would hold else."""
+    world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+    world.alter(ONE, v="int")
+    world.alter(TWO, v="int")
+    world.commit(*((Op.CREATE, one, id_) for one in (ONE, TWO) for id_ in range(1_500)))
+    world.allowed = 500
+    settings = {"block_rows": 64, "newest": 0, "ranges": 20, "within": timedelta(minutes=60)}
+    cycles(world, 30, **settings)
+    world.commit((Op.CREATE, ONE, far))
+    world.catch_up()
+    del world.copy[ONE][77]
+
+    found = cycles(world, 240, **settings)
+
+    assert {one.ruling.outcome for one in found} == {Outcome.PASS, Outcome.FAIL}
+    assert found[-1].ruling.outcome is Outcome.FAIL
+    assert "shop_00.orders:77" in found[-1].ruling.reason
+
+
+def test_where_ids_lie_is_learned_once_and_again_where_they_reach_farther(world: FakeWorld) -> None:
+    settings = {"block_rows": 16, "newest": 0}
+    scans = list[int]()
+
+    def learned() -> list[Any]:
+        memory = world.recall(TABLE, NAME)
+        assert memory is not None
+        return [memory["scales"][str(shard)] for shard in (ONE, TWO)]
+
+    for far in (None, None, 10_000, None):
+        if far is not None:
+            world.commit((Op.CREATE, ONE, far))
+        cycles(world, 3, **settings)
+        scans.append(len({one[0] for one in learned()}))
+
+    first, second = learned()
+    assert first[1] == 10_001
+    assert second[1] == 256
+    assert len(first[2]) > 2
+    assert second[2] == []
+    assert scans == [1, 1, 2, 2]
