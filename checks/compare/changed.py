@@ -16,6 +16,8 @@ had no change in the log are found so, if they came at the end.
 Cannot see: a lost row that was committed after a row with a higher id was looked at; the rows that
 a TRUNCATE or a new base has removed, because the log names none, and the rows of a new base,
 which are the whole table. Ranges show them; after a TRUNCATE or a new base all from the beginning.
+Nor rows changed in batches that the change log has dropped: ranges show these, too, all from the
+beginning, and what is verified begins again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -106,6 +108,8 @@ class ChangedLook:
     rows are looked at by ranges.  So are those of ``unread``: keys that spell no whole number.
     ``landed`` is the newest batch known before the looks; -1 where an earlier version looked.
     ``newest`` are the newest ids of each shard, once the looks are explained.
+    ``since`` is when the looking began again, because the change log had dropped batches of the
+    segment; None if it has all.
     """
 
     looks: tuple[Look, ...]
@@ -116,6 +120,7 @@ class ChangedLook:
     unread: tuple[tuple[Shard, str], ...] = ()
     landed: int = -1
     newest: Mapping[Shard, NewestIds] = field(default_factory=dict)
+    since: datetime | None = None
 
     @property
     def whole(self) -> bool:
@@ -129,14 +134,15 @@ class ChangedLook:
         values: dict[str, Any] = {"rows": self.rows, "rest": self.rest.dumps(), "held": held}
         values |= {"unread": [[str(shard), key] for shard, key in self.unread]}
         values |= {"emptied": sorted(map(str, self.emptied)), "landed": self.landed}
-        values |= {"newest": dump_newest(self.newest)}
+        since = self.since.isoformat() if self.since else None
+        values |= {"newest": dump_newest(self.newest), "since": since}
         return {"looks": looks, **values}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
         """Read back what :meth:`dumps` wrote; shards that are gone are left out.
 
-        Earlier versions wrote no ``unread``, no ``landed`` and no ``newest``.
+        Earlier versions wrote no ``unread``, no ``landed``, no ``newest`` and no ``since``.
         """
         looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
         held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
@@ -145,7 +151,8 @@ class ChangedLook:
         unread = tuple((shards[own], key) for own, key in raw.get("unread", ()) if own in shards)
         rest, landed = LogSegment.loads(raw["rest"]), raw.get("landed", -1)
         newest = load_newest(raw.get("newest", {}), table)
-        return cls(looks, raw["rows"], rest, held, emptied, unread, landed, newest)
+        since = datetime.fromisoformat(raw["since"]) if raw.get("since") else None
+        return cls(looks, raw["rows"], rest, held, emptied, unread, landed, newest, since)
 
     def describe_unread(self) -> str:
         """Which rows were not looked at by their keys, and why; empty if all were."""
@@ -215,6 +222,9 @@ class ChangedProgress:
         The rows that are left belong to this segment or an earlier one.  If none was left before,
         all are of this one, and everything before it is verified.
         """
+        if look.since is not None:
+            fresh = replace(self, since=look.since, looked=None, through=None)
+            return fresh.settled(replace(look, since=None), pending, wrong)
         pending, wrong = tuple(sorted(set(pending))), tuple(sorted(set(wrong)))
         left = {*pending, *wrong}
         looked = look.held if look.whole and look.held else self.looked
@@ -252,6 +262,13 @@ def look_at_changes(
     table, world = comparison.table, comparison.world
     held, landed = world.held_until(table), world.landed_batch()
     segment = progress.segment.continued(world.mirror(table).batch, held)
+    dropped = min(world.log().dropped, segment.until)
+    emptied, since = frozenset[Shard](), None
+    if segment.after < dropped:
+        emptied, since = frozenset(table.shards), world.now
+        segment = replace(segment, after=dropped)
+    elif segment.last is None:  # later rounds must not begin the lap again
+        emptied = world.log().emptied_shards(table, segment.after, segment.until)
     room = max(most - len(progress.pending), 1)
     keys = world.log().changed_keys(
         table, segment.after, segment.until, above=segment.last, most=room
@@ -287,10 +304,8 @@ def look_at_changes(
         for shard, some in ids.items()
         if some
     ]
-    begins = segment.last is None  # later rounds must not begin the lap again
-    emptied = world.log().emptied_shards(table, segment.after, segment.until) if begins else ()
     return ChangedLook(
-        tuple(looks), rows, rest, segment.held, frozenset(emptied), tuple(unread), landed, reached
+        tuple(looks), rows, rest, segment.held, emptied, tuple(unread), landed, reached, since
     )
 
 

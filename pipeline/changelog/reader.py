@@ -247,8 +247,11 @@ class LogReader:
     ) -> tuple[ChangedRow, ...] | None:
         """Return changed rows of *table* in batches in ``(after, until]``, unordered.
 
-        Return None if there are more than *most*, or if a whole shard was emptied or read again.
+        Return None if there are more than *most*, if a whole shard was emptied or read again, or if
+        some of these batches were dropped.
         """
+        if after < self.dropped:
+            return None
         own = f'{self._batches(after, until)} AND t."table" = {quote_literal(table.name)}'
         ops = among_sql("op", (*ROWS, Op.READ, *EMPTYING))
         found = self.pinned.select(
@@ -267,8 +270,11 @@ class LogReader:
     ) -> tuple[RowVersion, ...] | None:
         """Changes of rows of *shard* in batches in ``(after, until]``, in the order of the log.
 
-        None if there are more than *most*, or if the shard was emptied or read again.
+        None if there are more than *most*, if the shard was emptied or read again, or if some of
+        these batches were dropped.
         """
+        if after < self.dropped:
+            return None
         found = self.pinned.select(
             f'SELECT op, key, "after", {PLACES} FROM t WHERE {self._batches(after, until)}'  # noqa: S608
             f' AND t."table" = {quote_literal(table.name)}'
@@ -335,9 +341,12 @@ class LogReader:
         """Shards that a truncate or a new base emptied or filled in batches in ``(after, until]``.
 
         The log does not name the rows that left, and a base has too many to be looked at by key.
+        All shards of *table*, if some of these batches were dropped.
         """
         if until <= after:
             return frozenset()
+        if after < self.dropped:
+            return frozenset(table.shards)
         found = [row for row in self._emptied(table, after) if int(row["batch"]) <= until]
         found += self.pinned.select(
             f"SELECT DISTINCT source, shard FROM t WHERE {self._batches(after, until)}"  # noqa: S608

@@ -606,7 +606,11 @@ class FakeLog(LogReader):
         self, table: Table, after: int, until: int, *, most: int
     ) -> tuple[ChangedRow, ...] | None:
         landed = [event for _, event in self.landed_events(after, until)]
-        if len(landed) > most or any(event.op == Op.TRUNCATE for event in landed):
+        if (
+            after < self.dropped
+            or len(landed) > most
+            or any(event.op == Op.TRUNCATE for event in landed)
+        ):
             return None
         return tuple(self._changed(one, one.shard) for one in landed if one.shard)
 
@@ -614,6 +618,8 @@ class FakeLog(LogReader):
         self, table: Table, shard: Shard, after: int, until: int, *, most: int
     ) -> tuple[RowVersion, ...] | None:
         found = list[RowVersion]()
+        if after < self.dropped:
+            return None
         for _, event in self.landed_events(after, until):
             if event.shard == shard and event.op == Op.TRUNCATE:
                 return None
@@ -641,6 +647,8 @@ class FakeLog(LogReader):
         return tuple((Shard(source, name), key) for source, name, key in later[:most])
 
     def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
+        if after < min(self.dropped, until):
+            return frozenset(table.shards)
         landed = [event for _, event in self.landed_events(after, until)]
         return frozenset(e.shard for e in landed if e.shard and e.op in (Op.TRUNCATE, Op.READ))
 

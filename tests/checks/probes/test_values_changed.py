@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.compare.changed import ChangedProgress, LogSegment
+from checks.compare.coverage import Coverage
 from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes.values import NAME, Values
 from checks.run import Check, run_probe
@@ -534,3 +535,64 @@ def test_ids_that_start_over_are_newest_again(world: FakeWorld) -> None:
     found = in_step(NAME, newest_only(), world, 4)
 
     assert found[-1].keys == ("shop/shop_00.orders:10",)
+
+
+def drop_changes(world: FakeWorld) -> None:
+    """Rows are changed for days, and the change log drops all of that but the newest batch."""
+    world.tick(timedelta(days=2))
+    world.catch_up()
+    world.catch_up()
+    world.dropped = world.landed_batch() - 1
+
+
+def test_changed_rows_of_dropped_batches_are_not_taken_for_compared() -> None:
+    """The check was switched off, and meanwhile a merge has lost the change of row 3."""
+    world, few = lapped()
+    update(world, 3)
+    world.catch_up()
+    world.copied_contents[ONE, 3] -= 1
+    drop_changes(world)
+    update(world, 7)
+
+    found = rule(few, world, 3)
+    wrong = rule(replace(few, ranges=400), world, 3)
+
+    assert [one.ruling.outcome for one in found] == [Outcome.PASS] * len(found)
+    assert [one.verified.oldest for one in found[1:] if one.verified] == [None, None]
+    assert "each row" not in found[1].ruling.reason
+    assert wrong[-1].ruling.keys == ("shop/shop_00.orders:3",)
+
+
+def test_after_dropped_batches_the_claim_begins_with_a_new_lap() -> None:
+    world, few = lapped()
+    drop_changes(world)
+    began = world.now
+
+    found = rule(replace(few, ranges=400), world, 8)
+
+    assert all(at > began for at in through(found[1:]))
+    last = found[-1].verified
+    assert last is not None
+    assert last.oldest is not None
+    assert last.oldest > began
+    assert last.through is not None
+
+
+def test_batches_that_are_dropped_between_the_rounds_of_a_segment_begin_a_lap_once() -> None:
+    world, narrow = lapped(changed_rows=5)
+    update(world, *range(100, 110))
+    world.catch_up()
+    update(world, *range(110, 130))
+    rule(narrow, world, 2)
+    before, segment = progress(world).since, progress(world).segment
+    assert segment.last is not None
+    world.dropped = segment.until - 1
+    world.tick(timedelta(days=2))
+
+    rule(narrow, world, 2)
+    since = progress(world).since
+    rule(replace(narrow, ranges=400), world, 12)
+
+    assert before < since == progress(world).since
+    coverage = world.memory[NAME]["coverage"]
+    assert all(Coverage.loads(own).oldest is not None for own in coverage.values())

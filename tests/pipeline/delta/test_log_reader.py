@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from pipeline.changelog.reader import LogReader
+from pipeline.changelog.table import DROPPED
 from pipeline.changelog.transactions import LOOK_BACK
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 from pipeline.readings import KeyTimes, LastChange, LogKey, Transaction
@@ -351,3 +353,20 @@ def test_a_shard_is_emptied_by_a_truncate_a_settle_and_the_rows_of_a_new_base(
 
     assert found == [{A}, set(), {B}, set()]
     assert log.emptied_shards(TABLE, 0, 3) == {A, B}
+
+
+def test_batches_that_were_dropped_are_not_taken_for_empty(tmp_path: Path) -> None:
+    for batch in range(4):
+        write_changes(tmp_path, batch, [key_change(Op.UPDATE, 10 + batch, "k", batch)])
+    assert log_reader(tmp_path).dropped == -1
+    DeltaTable(tmp_path).alter.set_table_properties({DROPPED: "1"}, raise_if_not_exists=False)
+
+    found = log_reader(tmp_path)
+
+    assert found.dropped == 1
+    assert found.emptied_shards(TABLE, 0, 3) == {A, B}
+    assert found.changed_rows(TABLE, 0, 3, most=9) is None
+    assert found.row_versions(TABLE, A, 0, 3, most=9) is None
+    assert found.emptied_shards(TABLE, 1, 3) == frozenset()
+    assert len(found.changed_rows(TABLE, 1, 3, most=9) or ()) == 2
+    assert len(found.row_versions(TABLE, A, 1, 3, most=9) or ()) == 2
