@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import compress, groupby, islice
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -49,7 +50,7 @@ from checks.counting import (
 )
 from checks.model import NotYet, Undecided, Verified
 from checks.world import MirrorSide, TableQueries, World
-from pipeline.errors import UnreachableError
+from pipeline.errors import TooManyRowsError, UnreachableError
 from pipeline.formats.json_text import canonical_key, parse_key
 from pipeline.model import Shard, Table
 from pipeline.readings import RowVersion
@@ -57,6 +58,7 @@ from pipeline.row_digest import VERSION, Bucketing, KeyedRow, RangeDigest, diges
 
 FEWEST, MOST = 16, 4096  # buckets
 SOON = timedelta(minutes=1)  # until a table with a finding is scanned again
+NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 KeyedVersions = tuple[Sequence[RowVersion], Sequence[int]]
 """Changes, and the digest of the key of each."""
 
@@ -87,39 +89,49 @@ class KeyedComparison:
         differing = tuple(one for one in looks if not one.equal)
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
 
-    def unexplained(self, look: Look) -> list[int]:
+    def unexplained(self, look: Look) -> tuple[RangeLook, ...]:
         """The buckets of *look* not equal at any position; the mirror has passed it."""
-        buckets = [one.span[0] for one in look.differing]
-        changes = self._changes(look) if buckets else None
+        changes = self._changes(look) if look.differing else None
         if not changes:
-            return buckets
+            return look.differing
         top = self.world.log().highest_order(self.table, look.shard, look.batch)
         if top is not None and any(one.order <= top for one in changes):
-            return buckets  # a change that is sent again would explain what it did not make
+            return look.differing  # a change that is sent again would explain what it did not make
         own = dict[int, list[RowChange]]()
         for one in changes:
             own.setdefault(self.by[look.shard].bucket_of(one.id), []).append(one)
         try:
-            before = self._mirror().as_of(look.version)
-            rows = self._rows(before, look.shard, own.keys() & {*buckets})
+            before, buckets = self._mirror().as_of(look.version), {*map(_bucket, look.differing)}
+            rows = self._rows(before, look.shard, own.keys() & buckets)
         except UnreachableError:  # the files of that version are gone
-            return buckets
+            return look.differing
         if rows is None:
-            return buckets
-        return [
-            bucket
-            for bucket, one in zip(buckets, look.differing, strict=True)
-            if find_position(one, rows, own.get(bucket, ())) is None
-        ]
+            return look.differing
+        return tuple(
+            one
+            for one in look.differing
+            if find_position(one, rows, own.get(_bucket(one), ())) is None
+        )
 
-    def find_suspects(self, buckets: Mapping[Shard, Sequence[int]], most: int) -> RowSuspects:
-        """Rows of *buckets* that the two sides do not hold alike, at *most* so many.
+    def find_suspects(
+        self, differing: Mapping[Shard, Sequence[RangeLook]], most: int
+    ) -> RowSuspects:
+        """Rows of the *differing* buckets that the two sides do not hold alike.
 
-        Other ones come first each time, if there are more.
+        At *most* so many, of buckets whose rows can be read at once.  Other ones come first each
+        time, if there are more.
         """
         landed, mirror = self.world.landed_batch(), self._mirror()
         rows, names, cut = dict[Suspect, RangeDigest](), dict[Suspect, str](), 0
-        for shard, own in buckets.items():
+        for shard, every in differing.items():
+            own = choose_buckets(every, landed)
+            cut += sum(
+                max(abs(one.source.rows - one.mirror.rows), 1)
+                for one in every
+                if _bucket(one) not in own
+            )
+            if not own:
+                continue
             asked = (shard, self.by[shard], self.columns[shard].columns, own, MOST_ROWS)
             here, there = self._source(shard).bucket_rows(*asked), mirror.bucket_rows(*asked)
             found = differing_rows(_digests_by_key(here), _digests_by_key(there))
@@ -202,7 +214,7 @@ class KeyedComparison:
         """What one side has for each of *suspects*.
 
         Raises:
-            UnreachableError: their buckets hold too many rows.
+            TooManyRowsError: their buckets hold too many rows.
         """
         found = dict[Suspect, RangeDigest]()
         for shard in sorted({shard for shard, _ in suspects}):
@@ -210,7 +222,7 @@ class KeyedComparison:
             buckets = {self.by[shard].bucket_of(key) for key in keys}
             rows = self._rows(sides[shard], shard, buckets)
             if rows is None:
-                raise UnreachableError(f"{len(buckets)} buckets of {shard} have too many rows")
+                raise TooManyRowsError(f"{len(buckets)} buckets of {shard} have too many rows")
             found |= {(shard, key): rows.get(key, NO_ROW) for key in keys}
         return found
 
@@ -289,10 +301,19 @@ def measure_by_key(
         return fences
     looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
     equal = Differences(fences, _describe_rows(looks, comparison))
-    if seen is None:
-        rows, reading = _explain(comparison, pace, looks, equal)
-    else:
-        rows, reading = _confirm(comparison, pace, seen, begun, equal)
+    try:
+        if seen is None:
+            rows, reading = _explain(comparison, pace, looks, equal)
+        else:
+            rows, reading = _confirm(comparison, pace, seen, begun, equal)
+    except TooManyRowsError:  # these suspects cannot be read; a new scan finds what still differs
+        over = {
+            "rows": None,
+            "rest": SOON.total_seconds(),
+            "mirror": _place_of(world.mirror(table)),
+        }
+        world.remember(table, check, {**memory, **over})
+        raise
     rest = None
     if isinstance(reading, Differences):
         settled = not (reading.found or reading.moving or reading.more)
@@ -427,9 +448,17 @@ def _describe_rows(looks: Sequence[Look], comparison: KeyedComparison) -> str:
 
 
 def choose_bucketing(
-    table: Table, shard: Shard, columns: ComparedColumns, rows: int
+    table: Table,
+    shard: Shard,
+    columns: ComparedColumns,
+    rows: int,
+    memory: Mapping[str, Any] = NO_MEMORY,
 ) -> Bucketing | Undecided:
-    """How *rows* of a shard are divided, about a hundred to a bucket."""
+    """How *rows* of a shard are divided, about a hundred to a bucket.
+
+    The source may have had more in the last scan that *memory* has.  As many buckets as in that are
+    kept if they are about right: other ones would begin a scan again whenever some rows come or go.
+    """
     forms = {one.name: one for one in columns.columns}
     if not table.key:
         return Undecided("unsupported", f"{shard} has no key")
@@ -437,9 +466,39 @@ def choose_bucketing(
         if name not in forms:
             why = columns.left_out.get(name, "no column of that name has landed")
             return Undecided("unsupported", f"key column {name} cannot be compared: {why}")
-    wanted = max(FEWEST, min(MOST, rows // 100))
+    at_source, before = _last_size(memory, shard)
+    wanted = max(FEWEST, min(MOST, max(rows, at_source) // 100))
     buckets = 1 << (wanted - 1).bit_length()
+    if buckets // 2 <= before <= buckets * 2:
+        buckets = before
     return Bucketing(tuple(forms[name] for name in table.key), buckets)
+
+
+def _last_size(memory: Mapping[str, Any], shard: Shard) -> tuple[int, int]:
+    """Rows of *shard* at the source in the last scan, and its buckets; 0 before the first."""
+    own = str(shard)
+    rows = (look["rows"] for look in memory.get("looks", ()) if look["shard"] == own)
+    buckets = (asked[2] for asked in memory.get("keyed", ()) if asked[0] == own)
+    return next(rows, 0), next(buckets, 0)
+
+
+def choose_buckets(differing: Sequence[RangeLook], batch: int) -> list[int]:
+    """Numbers of *differing* buckets whose rows can be read at once, also if they grow later.
+
+    Which come first changes with each *batch*.
+    """
+    first, room, chosen = batch % max(len(differing), 1), MOST_ROWS // 2, list[int]()
+    for one in (*differing[first:], *differing[:first]):
+        rows = max(one.source.rows, one.mirror.rows)
+        if rows <= room:
+            chosen.append(_bucket(one))
+            room -= rows
+    return sorted(chosen)
+
+
+def _bucket(look: RangeLook) -> int:
+    """The number of a bucket."""
+    return look.span[0]
 
 
 def _single_rows(rows: Iterable[KeyedRow]) -> dict[int, tuple[int, ...]]:

@@ -218,8 +218,9 @@ class Values:
         if isinstance(columns, Undecided):
             return columns
         each, by = rows // len(table.shards), dict[Shard, Bucketing]()
+        memory = world.recall(table, NAME) or {}
         for shard, own in columns.items():
-            found = choose_bucketing(table, shard, own, each)
+            found = choose_bucketing(table, shard, own, each, memory)
             if isinstance(found, Undecided):
                 return found
             by[shard] = found

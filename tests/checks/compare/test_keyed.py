@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from checks.compare import keyed
-from checks.compare.look import Look
+from checks.compare.look import Look, choose_columns
 from checks.counting import Differences, SuspectState
 from checks.model import Outcome, RowColumns, Ruling, Verdict, Verified
 from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.model import Op
+from pipeline.row_digest import Bucketing
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeLog, FakeWorld, read_twice, text
 
 VALUED = {"id": "bigint", "v": "int"}
@@ -194,17 +195,113 @@ def test_rows_that_are_too_many_to_be_listed_leave_no_pass(world: FakeWorld) -> 
     assert (last.outcome, len(last.keys), last.more) == (Outcome.FAIL, 2, 3)
 
 
+def repair(world: FakeWorld) -> None:
+    """Give the mirror all rows of the source, and wait until the next scan is due."""
+    for shard, ids in world.rows.items():
+        world.copy[shard].update(ids - world.copy[shard].keys())
+        world.copied_contents |= {(shard, id_): world.contents.get((shard, id_), 0) for id_ in ids}
+    world.tick(timedelta(minutes=1))
+
+
 def test_rows_in_buckets_that_are_too_large_to_be_read_are_not_ruled_on(
     world: FakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyed, "MOST_ROWS", 9)
+    monkeypatch.setattr(keyed, "MOST_ROWS", 1)
     for id_ in range(40):
         world.contents[ONE, id_] += 1
 
     *_, last = rule(world)
 
-    assert (last.outcome, last.keys) == (Outcome.UNKNOWN, ())
-    assert f"buckets of {ONE} have too many rows" in last.reason
+    assert (last.outcome, last.code, last.keys) == (Outcome.UNKNOWN, "not_all_asked", ())
+    repair(world)
+    assert rule(world)[-1].outcome is Outcome.PASS
+
+
+def test_of_many_rows_that_differ_those_are_named_that_can_be_read_at_once(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other ones with each scan, and none once all are repaired."""
+    monkeypatch.setattr(keyed, "MOST_ROWS", 20)
+    for id_ in range(40):
+        world.contents[ONE, id_] += 1
+    named = set[str]()
+    for _ in range(12):
+        *_, last = rule(world)
+        assert last.outcome is Outcome.FAIL
+        assert len(last.keys) <= 10
+        assert last.more > 0
+        named |= {*last.keys}
+        world.tick(timedelta(minutes=1))
+
+    assert named == {text(ONE, id_) for id_ in range(40)}
+    repair(world)
+    assert rule(world)[-1].outcome is Outcome.PASS
+
+
+def test_rows_whose_buckets_have_grown_beyond_what_is_read_are_found_by_the_next_scan(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suspects are not read; as long as no other scan began, that would be so each time."""
+    world.contents[ONE, 3] += 1
+    assert rule(world, 2) == []
+    monkeypatch.setattr(keyed, "MOST_ROWS", 1)
+
+    (unread,) = rule(world, 1)
+
+    assert (unread.outcome, unread.keys) == (Outcome.UNKNOWN, ())
+    assert f"buckets of {ONE} have too many rows" in unread.reason
+    assert rule(world, 3) == []
+    monkeypatch.undo()
+    world.tick(timedelta(minutes=1))
+    assert rule(world)[-1].keys == (text(ONE, 3),)
+
+
+def test_rows_that_a_mirror_has_lost_count_for_the_number_of_buckets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has none left: by its own, there would be sixteen buckets of four hundred rows."""
+    monkeypatch.setattr(keyed, "MOST_ROWS", 300)
+    world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+    world.alter(ONE, v="int")
+    world.alter(TWO, v="int")
+    world.commit(*((Op.CREATE, ONE, id_) for id_ in range(6400)))
+    world.catch_up()
+    world.copy[ONE].clear()
+
+    *_, last = rule(world, 5)
+
+    assert (last.outcome, last.code) == (Outcome.FAIL, "missing_rows")
+    repair(world)
+    assert rule(world)[-1].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("rows", "at_source", "before", "buckets"),
+    [
+        pytest.param(0, 0, 0, 16, id="the fewest"),
+        pytest.param(10_000, 0, 0, 128, id="a hundred rows in each"),
+        pytest.param(10_000, 40_000, 128, 512, id="more at the source"),
+        pytest.param(12_801, 12_801, 256, 256, id="as before"),
+        pytest.param(12_799, 12_799, 256, 256, id="some rows less"),
+        pytest.param(30_000, 30_000, 256, 256, id="more rows"),
+        pytest.param(60_000, 60_000, 256, 1024, id="too many rows for so few"),
+        pytest.param(3_000, 3_000, 256, 32, id="too few rows for so many"),
+        pytest.param(10**9, 0, 0, 4096, id="the most"),
+    ],
+)
+def test_buckets_are_as_many_as_rows_need_and_stay_so_while_rows_come_and_go(
+    world: FakeWorld, rows: int, at_source: int, before: int, buckets: int
+) -> None:
+    schema = world.schema(ONE)
+    assert schema is not None
+    columns = choose_columns(KEYED, ONE, schema, world)
+    looks = [{"shard": str(TWO), "rows": 10**9}, {"shard": str(ONE), "rows": at_source}]
+    memory = {"looks": looks, "keyed": [[str(TWO), 1, 4096], [str(ONE), 1, before]]}
+
+    found = keyed.choose_bucketing(KEYED, ONE, columns, rows, memory)
+
+    assert isinstance(found, Bucketing)
+    assert found.buckets == buckets
 
 
 def test_a_pass_after_a_second_reading_is_as_of_what_was_compared(world: FakeWorld) -> None:
