@@ -11,7 +11,8 @@ from math import sqrt
 from statistics import median
 
 WEEKS = 4
-FOUR_WEEKS = timedelta(weeks=WEEKS)
+HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)
+FOUR_WEEKS = WEEKS * WEEK
 NORMAL = 1.4826  # MAD of a normal distribution times this is its standard deviation
 
 
@@ -61,6 +62,13 @@ def comparable_counts(history: Sequence[CountedInterval], start: datetime) -> Pa
     if own and start - own[0].start >= FOUR_WEEKS and len(same) >= WEEKS:
         return Past(tuple(same), weekday=True)
     return Past(tuple(each.count for each in own))
+
+
+def most_comparable(interval: timedelta, weeks: int) -> int:
+    """How many counts *weeks* of intervals have for one hour of the day, at most."""
+    if interval > DAY:
+        return weeks * WEEK // interval
+    return weeks * (WEEK // DAY) * max(HOUR // interval, 1)
 
 
 def usual_range(past: Past, *, width: float, slack: float) -> UsualRange:

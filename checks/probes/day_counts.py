@@ -14,7 +14,7 @@ Cannot see: days before those; rows without a date; fields that are not named, a
 faults that make up for each other; today, until it is over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -122,6 +122,11 @@ class DayCounts:
         """
         require_zone("zone", self.zone)
         require_zone("wall", self.wall)
+
+    def doubts(self) -> Iterator[str]:
+        """Yield each setting without effect, behind its key."""
+        if self.fields and not self.columns:
+            yield "fields: are added up only by named dates; name these under columns"
 
     def measure(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
         """Compare the earlier sums, then add the days up again."""

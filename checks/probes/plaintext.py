@@ -74,6 +74,11 @@ class Plaintext:
 
             require_regions(self.regions)
 
+    def doubts(self) -> Iterator[str]:
+        """Yield each setting without effect, behind its key."""
+        if self.clear and ALL not in self.columns:
+            yield f"clear: has no effect unless columns has {ALL!r}; add it, or remove clear"
+
     def measure(self, table: Table, world: World) -> ClearColumns | NotYet | Undecided:
         """Look through a sample, column by column."""
         if not self.columns:

@@ -14,12 +14,14 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from checks.baseline import (
+    WEEKS,
     CountedInterval,
     Past,
     SilentPeriod,
     comparable_counts,
     expected_changes,
     has_enough_history,
+    most_comparable,
     silent_period,
     trim_history,
     usual_range,
@@ -94,6 +96,16 @@ class Volatility:
             msg = "interval: must be longer than 0s; write it as 30s, 5m or 1h"
             raise ConfigError(msg)
         require_zone("zone", self.zone)
+
+    def doubts(self) -> Iterator[str]:
+        """Yield each setting with which a finding is impossible, behind its key."""
+        if self.slack >= 1:
+            fix = "write a share below 1, such as 0.5 for 50 %"
+            yield f"slack: with {self.slack:g}, no number of changes is too few; {fix}"
+        most = most_comparable(self.interval, self.weeks)
+        if most < self.needed and (self.weeks < WEEKS or most < WEEKS):
+            there = f"with weeks {self.weeks} there are at most {most} comparable intervals"
+            yield f"needed: {there}, never {self.needed}; raise weeks, or lower needed"
 
     def measure(self, table: Table, world: World) -> Changes | NotYet | Undecided:
         """Close the interval when its time has come and the mirror is close; else nothing new."""

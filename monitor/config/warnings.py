@@ -52,6 +52,7 @@ def config_warnings(config: Config) -> list[str]:
         *_globs(config),
         *_suites(config),
         *_windows(config),
+        *_doubts(config),
     ]
 
 
@@ -72,6 +73,24 @@ def _windows(config: Config) -> Iterator[str]:
                     f"archive[{i}].windows[{j}].before: {window.before} is after the window, so"
                     " every delete in it counts as archiving; write an earlier day"
                 )
+
+
+def _doubts(config: Config) -> Iterator[str]:
+    """What probes and invariants say of their own settings that have no effect.
+
+    A probe with overrides may have settings that count only for these.
+    """
+    for plan in config.plans:
+        parts = [(f"overrides[{number}].", one) for number, (_, one) in enumerate(plan.variants)]
+        for at, one in parts or [("", plan.probe)]:
+            yield from (f"probes.{plan.name}.{at}{doubt}" for doubt in _of_part(one))
+    for number, rule in enumerate(invariants_of_file(config)):
+        for name, one in rule.invariants:
+            yield from (f"invariants[{number}].{name}.{doubt}" for doubt in _of_part(one))
+
+
+def _of_part(part: Any) -> Iterator[str]:
+    yield from getattr(part, "doubts", tuple)()
 
 
 def _suites(config: Config) -> Iterator[str]:

@@ -62,6 +62,11 @@ class Plaintext:
 
         require_regions(self.regions)
 
+    def doubts(self) -> Iterator[str]:
+        """Yield each setting without effect, behind its key."""
+        if self.clear and ALL not in self.columns:
+            yield f"clear: has no effect unless columns has {ALL!r}; add it, or remove clear"
+
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
         """Kind by kind of each column; no key is named where one of the rows' may be in the clear.
 

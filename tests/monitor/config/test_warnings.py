@@ -239,6 +239,44 @@ def test_an_invariant_may_have_suites_of_tables_by_pattern(suite: Path) -> None:
     assert doubts(f"invariants: [{{tables: shop.*, expectations: {{suites: {suites}}}}}]") == []
 
 
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ("volatility: {slack: 50}", "slack: with 50, no number of changes is too few; write a"),
+        ("volatility: {slack: 1}", "slack: with 1, no number of changes is too few; write a"),
+        ("volatility: {slack: 0.99}", ""),
+        ("volatility: {needed: 8, weeks: 1}", "needed: with weeks 1 there are at most 7 compar"),
+        ("volatility: {needed: 7, weeks: 1}", ""),
+        ("volatility: {needed: 28, weeks: 1, interval: 15m}", ""),
+        ("volatility: {needed: 99, weeks: 4}", ""),
+        ("volatility: {weeks: 4, interval: 14d}", "needed: with weeks 4 there are at most 2 c"),
+        ("volatility: {weeks: 12, interval: 14d}", ""),
+        ("day_counts: {fields: [total]}", "fields: are added up only by named dates; name these"),
+        ("day_counts: {fields: [total], columns: [day]}", ""),
+        ("plaintext: {clear: [mail]}", "clear: has no effect unless columns has '*'; add it, or"),
+        ("plaintext: {clear: [a], columns: [b]}", "clear: has no effect unless columns has '*'; "),
+        ("plaintext: {clear: [a], columns: ['*']}", ""),
+    ],
+)
+def test_settings_of_a_probe_without_effect_are_warned_of(section: str, told: str) -> None:
+    name, _, settings = section.partition(": ")
+    override = "{tables: 'shop.*', " + settings.removeprefix("{")
+
+    plain = doubts(f"probes: {{{section}}}")
+    overridden = doubts(f"probes: {{{name}: {{overrides: [{override}]}}}}")
+    shared = doubts(f"probes: {{{section[:-1]}, overrides: [{{tables: 'shop.*'}}]}}}}")
+
+    assert len(plain) == len(overridden) == len(shared) == bool(told)
+    for found, at in ((plain, ""), (overridden, "overrides[0]."), (shared, "overrides[0].")):
+        assert all(one.startswith(f"probes.{name}.{at}{told}") for one in found)
+
+
+def test_exceptions_to_named_columns_are_warned_of() -> None:
+    (told,) = doubts("invariants: [{tables: shop.a, plaintext: {clear: [a], columns: [b]}}]")
+
+    assert told.startswith("invariants[0].plaintext.clear: has no effect unless columns has '*'; ")
+
+
 def test_f190_a_tier_below_none_is_refused() -> None:
     text = f"{MINIMAL}\ntables:\n  - shards: a\n    tier: -1\n"
     line = text[: text.index("tier:")].count("\n") + 1
