@@ -183,7 +183,8 @@ def _measure(
         return _unknown("unprovable", str(error)), None, ""
     except Exception as error:
         log.exception("check_broken", check=check.name, table=check.table.name)
-        return _unknown("check_broken", f"{type(error).__name__} in {check.name}"), None, ""
+        why = f"{type(error).__name__} in {check.name}; see its traceback in the service's log"
+        return _unknown("check_broken", why), None, ""
 
 
 def _unknown(code: str, why: str) -> Ruling:

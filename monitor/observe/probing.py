@@ -39,7 +39,7 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling
 from monitor.observe.tables import TableRegistry
 from monitor.store.certificates import Certificates
-from monitor.store.history import CheckMemory, Verdicts
+from monitor.store.history import CheckMemory, Verdicts, unreadable_memory
 from pipeline.changelog.reader import LogReader
 from pipeline.checkpoint import Incarnations
 from pipeline.clocks import first_fence, has_passed, is_behind, redate
@@ -477,9 +477,12 @@ class ProbeWorld:
         found = self.memory.recall(table.name, check)
         if found is None or "kept" not in found:
             return None
-        found = self._redated(table.name, check, found)
-        kept: Mapping[str, Any] = found["kept"]
-        return kept if lasting or self._is_log_of(found["batch"], found["life"]) else None
+        try:
+            found = self._redated(table.name, check, found)
+            kept = dict(found["kept"])
+            return kept if lasting or self._is_log_of(found["batch"], found["life"]) else None
+        except (LookupError, OverflowError, TypeError, ValueError) as error:
+            raise unreadable_memory(table.name, check) from error
 
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
         """Keep *memory* for the next round."""

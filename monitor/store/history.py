@@ -523,6 +523,12 @@ _NEW = {
 }
 
 
+def unreadable_memory(table: str, check: str) -> ProofError:
+    """An error for a row that only a person may forget: it may hold what the check has found."""
+    what = f"the stored memory of check {check} for {table} is unreadable"
+    return ProofError(f"{what}; delete that row of the store (docs/runbooks/unknown.md)")
+
+
 @dataclass(eq=False)
 class CheckMemory:
     """One JSON object per table and check; a newer one replaces it."""
@@ -553,14 +559,11 @@ class CheckMemory:
 
     def _stored(self, table: str, check: str) -> Mapping[str, Any] | None:
         own = (memory.c.table == table) & (memory.c.check == check)
-        said = (
-            f"the stored memory of check {check} for {table} is unreadable; see the service's log"
-        )
         found: list[Mapping[str, Any] | ProofError] = self.database.decoded(
             select(type_coerce(memory.c.kept, Text()).label("kept")).where(own),
             memory,
             lambda row: dict(json.loads(row.kept)),
-            lambda _: ProofError(said),
+            lambda _: unreadable_memory(table, check),
         )
         for one in found:
             if isinstance(one, ProofError):

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -24,7 +24,7 @@ from pipeline.backfill_state import Backfill
 from pipeline.changelog.transactions import FindIncarnation
 from pipeline.checkpoint import Checkpoint, Incarnations
 from pipeline.collectors.collector import Collector
-from pipeline.errors import UnreachableError
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
 from pipeline.model import (
     CaptureScope,
@@ -445,6 +445,27 @@ def test_a_check_runs_where_the_config_has_it_look_at_the_table(tmp_path: Path) 
     asked = ((TABLE, "values"), (OTHER, "values"), (TABLE, "range_counts"))
 
     assert [seen.runs(*one) for one in asked] == [True, False, False]
+    seen.memory.database.close()
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        {"kept": {}},
+        {"kept": 7, "batch": 1, "life": None},
+        {"kept": {}, "batch": "x", "life": None},
+        {"kept": {}, "batch": 1, "life": None, "at": "x"},
+        {"kept": {}, "batch": 1, "life": None, "at": "2026-03-02"},
+    ],
+)
+def test_a_memory_of_another_shape_names_what_a_person_does(
+    tmp_path: Path, stamp: dict[str, Any]
+) -> None:
+    seen = world(tmp_path, checkpoint=landed_sample(7, b0=1))
+    seen.memory.remember(TABLE.name, "max_id", stamp, NOON)
+
+    with pytest.raises(ProofError, match=r"max_id for shop\.t is unreadable; delete that row"):
+        seen.recall(TABLE, "max_id")
     seen.memory.database.close()
 
 
