@@ -7,13 +7,16 @@ meanwhile. RE2's time grows with the text alone. `suites` puts this module in th
 Spark's workers import it by its name.
 
 A schema may name another draft for a part of it (``$schema``), and `jsonschema` would then leave
-these keywords out. So only the outermost name is read.
+these keywords out. So only the outermost name is read. A ``$ref`` to another document is never
+fetched: a server that does not answer would stop all expectations.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
+import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 from jsonschema import (  # type: ignore[import-untyped]  # it has none
@@ -21,8 +24,15 @@ from jsonschema import (  # type: ignore[import-untyped]  # it has none
     ValidationError,
 )
 from jsonschema.validators import extend, validator_for  # type: ignore[import-untyped]
+from referencing import Registry
 
-__all__ = ["SchemaError", "ValidationError", "list_schema_patterns", "validate"]
+__all__ = [
+    "SchemaError",
+    "ValidationError",
+    "list_schema_patterns",
+    "require_own_references",
+    "validate",
+]
 
 DATA = ("const", "default", "enum", "examples")  # keywords whose values are no schemas
 MAPS = (  # keywords whose value has a schema for each name, and the names are no keywords
@@ -32,6 +42,11 @@ MAPS = (  # keywords whose value has a schema for each name, and the names are n
     "definitions",
     "dependentSchemas",
     "dependencies",
+)
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+SAME = (  # keywords whose schemas are for the same value
+    *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
+    *("dependentSchemas", "dependencies", "extends", "disallow", "type"),
 )
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which RE2 cannot read
@@ -61,50 +76,104 @@ def _make_validator(schema: Any) -> Any:
             "pattern": _pattern,
             "patternProperties": _pattern_properties,
             "additionalProperties": _additional_properties,
+            "unevaluatedProperties": _unevaluated_properties,
         },
     )
     own.check_schema(schema)
-    return own(_without_drafts(schema))
+    own.evolve = attrs.evolve  # its own takes another class for a part with a draft of its own
+    return own(schema, registry=Registry())
 
 
 def list_schema_patterns(schema: Any) -> Iterator[str]:
-    """Yield each regular expression in *schema*, also those in its parts.
+    """Yield each regular expression in *schema*, also those in its parts and references.
 
     Raises:
         ValueError: a keyword of it can only be evaluated with Python's regular expressions.
     """
-    if isinstance(schema, Mapping):
-        named = schema.get("patternProperties")
+    for part in _list_parts(schema):
+        named = part.get("patternProperties")
         if isinstance(named, Mapping):
             yield from map(str, named)
-        if isinstance(schema.get("pattern"), str):
-            yield schema["pattern"]
-        for name, part in schema.items():
-            if name == "unevaluatedProperties":
-                raise ValueError("`unevaluatedProperties`; use `additionalProperties`")
-            if name in MAPS and isinstance(part, Mapping):
-                yield from list_schema_patterns(list(part.values()))
-            elif name not in DATA:
-                yield from list_schema_patterns(part)
-    elif isinstance(schema, Sequence) and not isinstance(schema, str):
-        for part in schema:
-            yield from list_schema_patterns(part)
+        if isinstance(part.get("pattern"), str):
+            yield part["pattern"]
+        if "unevaluatedProperties" in part:
+            raise ValueError("`unevaluatedProperties`; use `additionalProperties`")
 
 
-def _without_drafts(schema: Any) -> Any:
-    if isinstance(schema, Mapping):
-        return {n: _part_without_drafts(n, p) for n, p in schema.items() if n != "$schema"}
-    if isinstance(schema, Sequence) and not isinstance(schema, str):
-        return [_without_drafts(part) for part in schema]
-    return schema
+def require_own_references(schema: Any) -> None:
+    """Refuse a schema with a reference to another document, to nothing, or to itself.
+
+    Raises:
+        ValueError: names the reference.
+    """
+    parts = {id(one): one for one in _list_parts(schema)}
+    after = {key: _list_same(schema, one) for key, one in parts.items()}
+    while ends := [key for key, below in after.items() if not below & after.keys()]:
+        for key in ends:
+            del after[key]
+    for ref in (ref for key in after for ref in _list_references(parts[key])):
+        raise ValueError(f"a `$ref` without end, {ref[:200]!r}; let it be for a part of the value")
 
 
-def _part_without_drafts(keyword: str, part: Any) -> Any:
-    if keyword in DATA:
-        return part
-    if keyword in MAPS and isinstance(part, Mapping):
-        return {name: _without_drafts(below) for name, below in part.items()}
-    return _without_drafts(part)
+def _list_parts(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield each object of *schema* that is a schema, also where only a reference leads to."""
+    waiting, seen = [schema], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, Mapping):
+            yield part
+            waiting += (_find_part(schema, ref) for ref in _list_references(part))
+            for name, below in part.items():
+                if name in MAPS and isinstance(below, Mapping):
+                    waiting += below.values()
+                elif name not in DATA:
+                    waiting.append(below)
+        elif isinstance(part, Sequence) and not isinstance(part, str):
+            waiting += part
+
+
+def _list_same(schema: Any, part: Mapping[str, Any]) -> set[int]:
+    """The identities of the schemas by which *part* judges the same value."""
+    found = [_find_part(schema, ref) for ref in _list_references(part)]
+    for name in SAME:
+        below = part.get(name)
+        if name in MAPS and isinstance(below, Mapping):
+            found += below.values()
+        else:
+            found += below if isinstance(below, list) else [below]
+    return {id(one) for one in found if isinstance(one, Mapping)}
+
+
+def _list_references(part: Mapping[str, Any]) -> list[str]:
+    return [part[name] for name in REFERENCES if isinstance(part.get(name), str)]
+
+
+def _find_part(schema: Any, reference: str) -> Any:
+    """The part of *schema* that *reference* names; None if it names an anchor.
+
+    Raises:
+        ValueError: it names another document, or no part.
+    """
+    if not reference.startswith("#"):
+        raise ValueError(
+            f"a `$ref` to another document, {reference[:200]!r}; copy that schema into `$defs`"
+        )
+    path = unquote(reference[1:])
+    if path and not path.startswith("/"):
+        return None
+    found = schema
+    for step in path.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        try:
+            found = found[int(name) if isinstance(found, list) else name]
+        except (LookupError, TypeError, ValueError):
+            raise ValueError(
+                f"a `$ref` to no part of it, {reference[:200]!r}; correct it"
+            ) from None
+    return found
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -130,6 +199,10 @@ def _pattern_properties(
         for name, value in instance.items():
             if _matches(pattern, name):
                 yield from validator.descend(value, part, path=name, schema_path=pattern)
+
+
+def _unevaluated_properties(*_: Any) -> Iterator[ValidationError]:
+    raise ValueError("`unevaluatedProperties` needs Python's regular expressions")
 
 
 def _additional_properties(

@@ -341,10 +341,14 @@ def _explain_patterns(each: ExpectationSettings) -> str:
     name = "regex_list" if each.type.endswith("_list") else "regex"
     patterns: Iterable[str] = list_patterns(each.type, each.kwargs)
     if each.type == MATCH_JSON_SCHEMA:
-        from pipeline.json_schema import list_schema_patterns  # noqa: PLC0415  - needs jsonschema
+        from pipeline.json_schema import (  # noqa: PLC0415  - needs jsonschema
+            list_schema_patterns,
+            require_own_references,
+        )
 
         name = "json_schema"
         try:
+            require_own_references(each.kwargs.get("json_schema"))
             patterns = list(list_schema_patterns(each.kwargs.get("json_schema")))
         except ValueError as error:
             return f"kwargs.{name}: has {error}"

@@ -1,16 +1,26 @@
 """JSON schemas mean what they mean to `jsonschema`, and their regular expressions always end."""
 
+import re
+import socket
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it has none
 import pytest
 
-from pipeline.json_schema import SchemaError, ValidationError, list_schema_patterns, validate
+from pipeline.json_schema import (
+    SchemaError,
+    ValidationError,
+    list_schema_patterns,
+    require_own_references,
+    validate,
+)
 
 EVIL = r"^(a+)+$"
 HARMLESS = "a" * 5000 + "!"
 NAMES = ("const", "default", "enum", "examples", "unevaluatedProperties", "$schema")
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
+OLD = "http://json-schema.org/draft-07/schema#"
+OLD4 = "http://json-schema.org/draft-04/schema#"
 
 
 def is_valid(instance: Any, schema: Any) -> bool:
@@ -32,6 +42,16 @@ def is_valid(instance: Any, schema: Any) -> bool:
         ({"properties": {"a": {"$schema": DRAFT, "pattern": EVIL}}}, {"a": HARMLESS}),
         *(({"properties": {n: {"pattern": EVIL}}}, {n: HARMLESS}) for n in NAMES),
         ({"$defs": {"x": {"pattern": EVIL}}, "items": {"$ref": "#/$defs/x"}}, [HARMLESS]),
+        ({"$ref": "#/default/x", "default": {"x": {"$schema": OLD, "pattern": EVIL}}}, HARMLESS),
+        ({"items": {"$ref": "#/enum/0"}, "enum": [{"pattern": EVIL}, [HARMLESS]]}, [HARMLESS]),
+        (
+            {"$schema": OLD4, "$ref": "#/$defs", "$defs": {"$schema": OLD, "pattern": EVIL}},
+            HARMLESS,
+        ),
+        (
+            {"$ref": "#/const/a~1~0b%25", "const": {"a/~b%": {"$schema": OLD, "pattern": EVIL}}},
+            HARMLESS,
+        ),
     ],
 )
 def test_a_pattern_ends_on_every_text_wherever_it_is(schema: Any, instance: Any) -> None:
@@ -56,6 +76,8 @@ def test_a_pattern_ends_on_every_text_wherever_it_is(schema: Any, instance: Any)
         {"pattern": "^.$"},
         {"pattern": "[?]"},
         {"patternProperties": {"^[^a-z]$": False}},
+        {"properties": {"a": {"$ref": "#"}}, "type": ["object", "string"]},
+        {"$defs": {"x": {"$anchor": "x", "type": "string"}}, "anyOf": [{"$ref": "#x"}]},
         {"anyOf": [{"required": ["a"], "properties": {"a": {"const": "xy"}}}, {"type": "null"}]},
     ],
 )
@@ -81,3 +103,45 @@ def test_values_of_a_schema_are_no_patterns() -> None:
     assert list(list_schema_patterns(schema)) == []
     with pytest.raises(ValueError, match="additionalProperties"):
         list(list_schema_patterns({"allOf": [{"unevaluatedProperties": False}]}))
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"$ref": "http://127.0.0.1/x"}, "to another document, 'http://127.0.0.1/x'; copy"),
+        ({"items": {"$ref": "file:///etc/hostname"}}, "to another document"),
+        ({"properties": {"a": {"$dynamicRef": "other.json#x"}}}, "to another document"),
+        ({"$ref": "#/enum/0", "enum": [{"$ref": "http://127.0.0.1/x"}]}, "to another document"),
+        ({"$ref": "#/$defs/x"}, "to no part of it, '#/$defs/x'"),
+        ({"$ref": "#/allOf/x", "allOf": [{}]}, "to no part of it"),
+        ({"$ref": "#"}, "without end, '#'"),
+        ({"items": {"anyOf": [True, {"$ref": "#/items"}]}}, "without end, '#/items'"),
+        ({"dependencies": {"a": {"not": {"$ref": "#"}}}}, "without end"),
+        ({"$ref": "#/a", "a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}}, "without end"),
+    ],
+)
+def test_a_reference_that_is_not_to_a_part_of_the_schema_is_refused(schema: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        require_own_references(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": {"$ref": "#"}, "properties": {"$ref": {"$ref": "#/$defs/x"}}, "$defs": {"x": {}}},
+        {"allOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/x"}], "$defs": {"x": {"not": {}}}},
+        {"$ref": "#x", "$defs": {"x": {"$anchor": "x"}}},
+        {"const": {"$ref": "http://127.0.0.1/x"}},
+    ],
+)
+def test_a_reference_to_a_part_of_the_schema_is_accepted(schema: Any) -> None:
+    require_own_references(schema)
+
+
+def test_a_schema_of_another_document_is_not_fetched() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        with pytest.raises(Exception, match="Unresolvable"):
+            validate("a", {"$ref": f"http://127.0.0.1:{server.getsockname()[1]}/x"})
+        with pytest.raises(BlockingIOError):
+            server.accept()

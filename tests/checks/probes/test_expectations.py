@@ -621,19 +621,24 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
             "type": "expect_column_values_to_match_json_schema",
             "kwargs": {"column": "id", "json_schema": {"items": {"pattern": "(?=a)b"}}},
         },
+        {
+            "type": "expect_column_values_to_match_json_schema",
+            "kwargs": {"column": "id", "json_schema": {"$ref": "http://127.0.0.1/x"}},
+        },
     ]
     probe = with_file(tmp_path, {**EXPORTED, "expectations": listed})
 
     found = list(probe.mistakes())
 
     at = f"suites: shop.*: {tmp_path}/orders.json: expectations"
-    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 6
+    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 7
     assert f"the nearest is {NOT_NULL}" in found[0]
     assert "do not fit" in found[1]
     assert "write its value" in found[2]
     assert "kwargs.regex: RE2 cannot read '(?!a)b'" in found[3]
     assert "regex_list" in found[4]
     assert "kwargs.json_schema: RE2 cannot read '(?=a)b'" in found[5]
+    assert "kwargs.json_schema: has a `$ref` to another document" in found[6]
     assert list(probe.column_mistakes("shop.orders", ("id", "e_mail"))) == [
         f"{at}[0].kwargs: shop.orders has no column 'email'; the nearest is e_mail; correct it"
     ]
