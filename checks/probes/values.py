@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import partial, reduce
 from typing import Any, ClassVar
 
 from checks.compare.changed import (
@@ -322,11 +322,16 @@ class Values:
     ) -> Differences:
         """Begin the next cycle: the reading stands, whether the source answers that or not."""
         table, world = comparison.table, comparison.world
-        left_open = sum(len(own) for own in memory["open"].values())
-        wrong = [suspect for suspect, _ in reading.found]
+        known = {*load_suspects(memory["found"], table)}
+        wrong = sorted((one for one, _ in reading.found), key=lambda one: one not in known)
         kept, later = wrong[: self.suspects], load_suspects(memory["later"], table)
+        # rows that are too many to be remembered keep their range open, if they are of one
+        spans = {one: find_spans(memory["spans"], [one]) for one in wrong[self.suspects :]}
+        memory = {**memory, "open": reduce(add_spans, spans.values(), memory["open"])}
+        left_open = sum(len(own) for own in memory["open"].values())
+        rest = [one for one, own in spans.items() if not own]
         progress = ChangedProgress.loads(memory["progress"], table)
-        progress = progress.settled(changed, (*moving, *later, *wrong[self.suspects :]), kept)
+        progress = progress.settled(changed, (*moving, *later, *rest), kept)
         coverage = self._covered(comparison, memory, changed)
         pressed, cause = _pressure(table, world)
         behind = self._behind(progress, world, pressed) or self._slow(coverage, memory, world)

@@ -616,3 +616,35 @@ def test_where_ids_lie_is_learned_once_and_again_where_they_reach_farther(world:
     assert len(first[2]) > 2
     assert second[2] == []
     assert scans == [1, 1, 2, 2]
+
+
+def test_wrong_rows_that_are_too_many_are_found_again_by_their_ranges(world: FakeWorld) -> None:
+    """So what is remembered and read by id has a bound, and changed rows wait for none of them."""
+    settings: dict[str, Any] = {"block_rows": 16, "newest": 0, "rotating": 4, "suspects": 20}
+    cycles(world, 12, **settings)
+    for shard in (ONE, TWO):
+        for id_ in range(256):
+            world.copied_contents[shard, id_] += 1
+
+    pending, read = list[int](), list[int]()
+    for _ in range(40):
+        before = world.asked_rows
+        cycles(world, 1, **settings)
+        memory = world.recall(TABLE, NAME)
+        assert memory is not None
+        pending.append(len(memory["progress"]["pending"]))
+        read.append(world.asked_rows - before)
+    broken = cycles(world, 3, **settings)[-1].ruling
+    for shard in (ONE, TWO):
+        for id_ in range(256):
+            world.copied_contents[shard, id_] -= 1
+    mended = cycles(world, 90, **settings)
+
+    assert broken.outcome is Outcome.FAIL
+    assert broken.keys
+    assert "more rows differ" in broken.reason
+    assert max(pending) == 0
+    assert max(read) <= 400
+    assert mended[-1].ruling.outcome is Outcome.PASS
+    assert mended[-1].verified is not None
+    assert mended[-1].verified.oldest is not None
