@@ -42,6 +42,7 @@ from pipeline.row_conditions import require_comparisons, require_plain_condition
 SLUICE = "_sluice"
 MOST_KEYS = 20  # of rows that one result names
 MOST_COLUMNS = 10  # that one result names
+MOST_FILES = 1_000  # suites that are kept as they were read
 MATCH_JSON_SCHEMA = "expect_column_values_to_match_json_schema"
 JSON_SCHEMA_METRIC = (
     "great_expectations.expectations.metrics.column_map_metrics.column_values_match_json_schema"
@@ -144,14 +145,27 @@ class SuiteAnswer:
     results: tuple[ExpectationResult, ...]
 
 
+FileStamp = tuple[int, int, int, int]
+_files: dict[str, tuple[FileStamp, tuple[ExpectationSettings, ...]]] = {}
+_files_lock = Lock()
+
+
 def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
     """Read a suite that Great Expectations 1.x exported (`ExpectationSuite.to_json_dict()`).
+
+    The same object is returned until the file is written again.
 
     Raises:
         ConfigError: the file is missing, is not JSON, or is not a suite; names the position.
     """
     try:
+        stamp = _stamp(path)
+        with _files_lock:
+            known = _files.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
         text = Path(path).read_text(encoding="utf-8")
+        is_whole = _stamp(path) == stamp
     except (OSError, ValueError) as error:
         other = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         why = getattr(error, "strerror", None) or other
@@ -170,7 +184,18 @@ def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
     if not isinstance(listed, list):
         fix = "export it with `ExpectationSuite.to_json_dict()`"
         raise ConfigError(f"{path}: expectations: must be a list; {fix}")
-    return tuple(_exported(one, f"{path}: expectations[{n}]") for n, one in enumerate(listed))
+    found = tuple(_exported(one, f"{path}: expectations[{n}]") for n, one in enumerate(listed))
+    if is_whole:
+        with _files_lock:
+            if len(_files) >= MOST_FILES:
+                _files.clear()
+            _files[path] = stamp, found
+    return found
+
+
+def _stamp(path: str) -> FileStamp:
+    stat = Path(path).stat()
+    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 
 def _exported(one: Any, at: str) -> ExpectationSettings:

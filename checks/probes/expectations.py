@@ -46,10 +46,14 @@ from pipeline.suites import (
     split_expectations,
 )
 
+Parts = tuple[tuple[ExpectationSettings, ...], ...]
+"""The suites of one table."""
 NAME = "expectations"
+MOST_STATES = 10_000  # tables whose state is kept
 AGAIN = timedelta(hours=1)
 """How long after a failed check of a whole mirror the next one starts."""
 log = structlog.get_logger(__name__)
+_states: dict[str, tuple[Parts, str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +204,8 @@ class Expectations:
     def measure(self, table: Table, world: World) -> Content | NotYet | Undecided:
         """Evaluate the suite on what changed, or on the whole where that is due."""
         try:
-            suite = tuple(one for _, own in self._of(table.name) for one in own)
-            if not suite:
+            parts = tuple(own for _, own in self._of(table.name))
+            if not any(parts):
                 return _forget(table, world, "no expectations are set for it")
             import_expectations(self.modules)
         except ConfigError as error:
@@ -209,7 +213,8 @@ class Expectations:
         mirror = world.mirror(table)
         if not world.reached(table, ()):
             return NotYet("its first snapshot is not merged yet")
-        state = _digest(suite, mirror.rewritten)
+        suite = tuple(one for own in parts for one in own)
+        state = _digest_once(table.name, parts, mirror.rewritten)
         seen = _recall(table, world, state, mirror.batch)
         if seen is None or seen.is_whole_due(self.whole_every, world.now):
             return self._look_at_whole(Round(table, world, suite, state))
@@ -321,6 +326,18 @@ def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | None:
             return None
         taken.append(batch)
     return pa.Table.from_batches(taken) if taken else pa.table({})
+
+
+def _digest_once(table: str, parts: Parts, rewritten: str) -> str:
+    """The digest of suite and rows; the same suites, as objects, are digested once."""
+    known = _states.get(table)
+    if known is not None and [*map(id, known[0])] == [*map(id, parts)] and known[1] == rewritten:
+        return known[2]
+    state = _digest([one for own in parts for one in own], rewritten)
+    if len(_states) >= MOST_STATES:
+        _states.clear()
+    _states[table] = parts, rewritten, state
+    return state
 
 
 def _digest(suite: Sequence[ExpectationSettings], rewritten: str) -> str:

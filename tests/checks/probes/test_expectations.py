@@ -1,5 +1,6 @@
 """Suites of Great Expectations on every changed row, and on the whole."""
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +14,14 @@ import pyarrow as pa
 import pytest
 
 from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.probes import expectations as probe_module
 from checks.probes.expectations import Content, Expectations
 from checks.validation import MEMORY, load_results
 from checks.world import LargeLooks
 from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Fence, Table
 from pipeline.suites import (
+    MOST_KEYS,
     ExpectationResult,
     ExpectationSettings,
     SuiteAnswer,
@@ -27,6 +30,7 @@ from pipeline.suites import (
     find_strange_columns,
     find_unmet,
     make_frame,
+    name_row,
     read_suite,
 )
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeMirror, FakeWorld
@@ -123,6 +127,23 @@ def judge_suite(probe: Expectations, world: FakeWorld) -> Ruling:
     found = look(probe, world)
     assert isinstance(found, Ruling), found
     return found
+
+
+def evaluate_by_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each expectation is about rows without an email; Great Expectations is not imported."""
+
+    def evaluate(
+        rows: pa.Table, table: Table, suite: Sequence[ExpectationSettings]
+    ) -> tuple[ExpectationResult, ...]:
+        bad = [name_row(table, row) for row in rows.to_pylist() if row["email"] is None]
+        found = ExpectationResult(
+            "", not bad, unexpected=len(bad), keys=tuple(bad[:MOST_KEYS]), rows=rows.num_rows
+        )
+        return (found,) * len(suite)
+
+    monkeypatch.setattr(probe_module, "evaluate_rows", evaluate)
+    monkeypatch.setattr(probe_module, "import_expectations", lambda _: None)
+    monkeypatch.setattr(probe_module, "split_expectations", lambda suite: (tuple(suite), ()))
 
 
 @pytest.fixture
@@ -475,6 +496,12 @@ EXPORTED: Mapping[str, Any] = {
 }
 
 
+NUMBERED: Mapping[str, Any] = {
+    "expectations": [{"type": BETWEEN, "kwargs": {"column": "id", "min_value": 1}}]
+}
+IDLE = "nothing was merged since the last look"
+
+
 def with_file(tmp_path: Path, suite: Any, pattern: str = "shop.*") -> Expectations:
     (tmp_path / "orders.json").write_text(json.dumps(suite), encoding="utf-8")
     return Expectations(suites={pattern: "orders.json"}).located_from(tmp_path)
@@ -507,6 +534,51 @@ def test_the_log_of_great_expectations_has_no_line_for_each_look(
 
     told = [one for one in caplog.records if one.name.startswith("great_expectations")]
     assert [one.getMessage() for one in told if one.levelname == "INFO"] == []
+
+
+def test_an_idle_table_reads_and_digests_its_suite_once_and_again_once_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = list[str]()
+    evaluate_by_fakes(monkeypatch)
+    read, digest = Path.read_text, hashlib.sha256
+
+    def count_reads(path: Path, *said: Any, **more: Any) -> str:
+        done.append("read")
+        return read(path, *said, **more)
+
+    def count_digests(data: bytes) -> Any:
+        done.append("digested")
+        return digest(data)
+
+    probe, world = with_file(tmp_path, NUMBERED), RowsWorld()
+    world.merge(1)
+    judge_suite(probe, world)
+    monkeypatch.setattr(Path, "read_text", count_reads)
+    monkeypatch.setattr(hashlib, "sha256", count_digests)
+
+    assert [look(probe, world) for _ in range(3)] == [IDLE] * 3
+    assert done == []
+
+    (tmp_path / "orders.json").write_text(json.dumps(NUMBERED).replace("1", "1.0"))
+
+    assert "all 1 rows" in judge_suite(probe, world).reason
+    assert look(probe, world) == IDLE
+    assert done == ["read", "digested"]
+
+
+def test_a_suite_that_cannot_be_read_any_more_is_broken_and_the_same_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate_by_fakes(monkeypatch)
+    probe, world = with_file(tmp_path, NUMBERED), RowsWorld()
+    world.merge(1)
+    judge_suite(probe, world)
+    (tmp_path / "orders.json").rename(tmp_path / "away.json")
+
+    assert "orders.json: cannot be read: No such file" in str(look(probe, world))
+    (tmp_path / "away.json").rename(tmp_path / "orders.json")
+    assert look(probe, world) == IDLE
 
 
 def test_a_file_counts_for_the_tables_that_its_pattern_names(tmp_path: Path) -> None:
