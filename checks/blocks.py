@@ -18,7 +18,7 @@ would open nothing.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
@@ -213,6 +213,18 @@ def verified_through(inputs: Inputs) -> datetime | None:
     return one.through
 
 
+def present_claims(inputs: Inputs) -> Verified | None:
+    """What was compared, with the claims that hold for the present mirror alone; None if nothing.
+
+    A row that is known to differ was compared, so a FAIL voids ``through`` and not ``oldest``.
+    """
+    one = inputs.verified
+    if one is None:
+        return None
+    oldest = None if _why_other_rows(inputs, one) else one.oldest
+    return replace(one, through=verified_through(inputs), oldest=oldest)
+
+
 def is_claim_valid(certificate: Certificate, inputs: Inputs, cut: datetime) -> bool:
     """Whether *certificate* itself says that the rows changed before *cut* were compared.
 
@@ -272,13 +284,17 @@ def _why_outdated(inputs: Inputs, one: Verified) -> str:
     wrong = [v for v in own if v.ruling.outcome is Outcome.FAIL]
     if wrong:
         return f"{wrong[0].check} failed: {wrong[0].ruling.reason}"
-    mirror = inputs.samples.mirror
+    mirror, failed = inputs.samples.mirror, _failed_until(inputs)
+    if failed is not None and not isinstance(mirror, Missing) and mirror.at <= failed:
+        return f"{one.check} failed until {_second(failed)}, after the last look at the mirror"
+    return _why_other_rows(inputs, one)
+
+
+def _why_other_rows(inputs: Inputs, one: Verified) -> str:
+    """Why the present mirror has other rows than *one* compared; empty if it does not."""
+    mirror, checkpoint = inputs.samples.mirror, inputs.samples.checkpoint
     if isinstance(mirror, Missing) or mirror.value.batch < one.batch:
         return f"rows were compared when the mirror held batch {one.batch}, which it does not now"
-    failed = _failed_until(inputs)
-    if failed is not None and mirror.at <= failed:
-        return f"{one.check} failed until {_second(failed)}, after the last look at the mirror"
-    checkpoint = inputs.samples.checkpoint
     return "" if isinstance(checkpoint, Missing) else _why_other(inputs, one, checkpoint.value)
 
 

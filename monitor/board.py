@@ -45,7 +45,7 @@ class TableView:
     the graver of them became what it is, as far back as this life of the service has seen.
     ``images`` are those that can be read.  ``life`` is what the table is at; None before anybody
     knows.  ``budget`` is the longest lag that is not late.  ``verified`` is what was compared with
-    the source; None while no check has reported it.
+    the source, as `present_claims` says; None while no check has reported it.
     """
 
     table: Table

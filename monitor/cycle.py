@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from alerts.model import Member
-from checks.blocks import Inputs, StateSince, TableState, find_blocks
+from checks.blocks import Inputs, StateSince, TableState, find_blocks, present_claims
 from checks.model import Verdict
 from checks.readiness import Question, Readiness, ReadinessState
 from monitor.board import (
@@ -247,7 +247,7 @@ class Cycle:
             now_ish,
             tuple(shown.values()),
             residual=inputs.residual,
-            verified=inputs.verified,
+            verified=present_claims(inputs),
             images=_images(inputs),
             copies=views,
             budget=budget,

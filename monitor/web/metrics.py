@@ -459,7 +459,7 @@ VALUE = MetricFamily(
 VERIFIED_AGE = MetricFamily(
     "sluice_verified_age_seconds",
     ("table",),
-    "Time since the row that was compared with its source longest ago; absent before all were.",
+    "Time since the row that was compared with its source longest ago; absent while unknown.",
     _verified_ages,
 )
 VERIFIED_THROUGH = MetricFamily(

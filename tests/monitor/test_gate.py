@@ -18,7 +18,15 @@ from monitor.web import deps
 from pipeline.checkpoint import Quarantine
 from pipeline.lags.lag import MOVING
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.model import Account, Missing, Ordering, PartitionEnd, Stage, TopicPartition
+from pipeline.model import (
+    Account,
+    Missing,
+    Ordering,
+    PartitionEnd,
+    Shard,
+    Stage,
+    TopicPartition,
+)
 from pipeline.reports import Hold
 from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig, codes_of
 
@@ -427,6 +435,65 @@ def test_verified_waits_until_the_changed_rows_were_compared(healthy: Rig) -> No
     certificate = healthy.client.get(f"/v1/certificates/{plain['certificate']}").json()
     assert certificate["verified_through"] is None  # it was issued before that
     assert healthy.ask(cut=DAY, verified="1", stage="landed")[0] == 400
+
+
+def new_base(rig: Rig) -> None:
+    done = rig.newest.batch + 1
+    rig.set_checkpoint(batch=done, complete={Shard.parse(f"shop/{USERS}"): done})
+
+
+def put_mirror_back(rig: Rig) -> None:
+    rig.lake.mirrors[USERS] = MirrorPosition(5, rig.newest.batch - 1)
+
+
+def fail_values(rig: Rig) -> None:
+    compared = rig.recorder.rulings.verified(USERS)
+    wrong = Ruling(Outcome.FAIL, "1 row different", "different_rows", ("shop/t:1",))
+    rig.recorder.tell([Verdict(USERS, "values", wrong, rig.now, verified=compared)])
+
+
+@pytest.mark.parametrize(
+    ("harm", "compared"),
+    [
+        pytest.param(new_base, False, id="a new base"),
+        pytest.param(put_mirror_back, False, id="the mirror was put back"),
+        pytest.param(fail_values, True, id="a row differs"),
+    ],
+)
+def test_no_answer_keeps_a_claim_that_the_gate_has_given_up(
+    healthy: Rig, harm: Callable[[Rig], None], compared: bool
+) -> None:
+    shards, batch, oldest = (
+        (f"shop/{USERS}",),
+        healthy.newest.batch,
+        healthy.now - timedelta(days=3),
+    )
+    through = healthy.now
+    verified = Verified(through, oldest, batch, shards=shards, looked=batch)
+    passed = Ruling(Outcome.PASS, "all are equal")
+    healthy.recorder.tell([Verdict(USERS, "values", passed, healthy.now, verified=verified)])
+    healthy.watch()
+    before = claims(healthy)
+    harm(healthy)
+    healthy.watch()
+    healthy.watch()
+
+    gated = healthy.ask(cut=DAY, verified="1")[1]["tables"][0]["verified_through"]
+    assert before == (through.isoformat(), oldest.isoformat())
+    assert gated is None
+    assert claims(healthy) == (None, oldest.isoformat() if compared else None)
+
+
+def claims(rig: Rig) -> tuple[str | None, str | None]:
+    """Those of `/v1/tables`; metrics and status page have the same."""
+    told = {one["table"]: one for one in rig.client.get("/v1/tables").json()}
+    metrics, page = rig.client.get("/metrics").text, rig.client.get("/").text
+    through, since = told[USERS]["verified_through"], told[USERS]["compared_since"]
+    name = "sluice_verified_through_timestamp_seconds"
+    assert (f'{name}{{table="{USERS}"}}' in metrics) == (through is not None)
+    assert (f'sluice_verified_age_seconds{{table="{USERS}"}}' in metrics) == (since is not None)
+    assert ("every row compared" in page) == (since is not None)
+    return through, since
 
 
 def test_an_unknown_table_is_the_callers_mistake(healthy: Rig) -> None:
