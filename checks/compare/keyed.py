@@ -50,7 +50,8 @@ from checks.counting import (
 )
 from checks.model import NotYet, Undecided, Verified
 from checks.world import MirrorSide, TableQueries, World
-from pipeline.errors import TooManyRowsError, UnreachableError
+from pipeline.clocks import has_passed
+from pipeline.errors import SlowError, TooManyRowsError, UnreachableError
 from pipeline.formats.json_text import canonical_key, parse_key
 from pipeline.model import Shard, Table
 from pipeline.readings import RowVersion
@@ -58,6 +59,7 @@ from pipeline.row_digest import VERSION, Bucketing, KeyedRow, RangeDigest, diges
 
 FEWEST, MOST = 16, 4096  # buckets
 SOON = timedelta(minutes=1)  # until a table with a finding is scanned again
+SLOW = timedelta(minutes=1)  # until a step that took too long is repeated
 NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 KeyedVersions = tuple[Sequence[RowVersion], Sequence[int]]
 """Changes, and the digest of the key of each."""
@@ -284,9 +286,29 @@ class KeyedPace:
 def measure_by_key(
     comparison: KeyedComparison, pace: KeyedPace, check: str
 ) -> Differences | NotYet | Undecided:
-    """Take the next step of a cycle: look, explain and read rows, or rule on suspects."""
+    """Take the next step of a cycle: look, explain and read rows, or rule on suspects.
+
+    A step that took too long is repeated after a minute, then after two, and so on up to the time
+    between two scans: each try costs a server as much as its limit allows.
+    """
     table, world = comparison.table, comparison.world
     memory = world.recall(table, check) or {}
+    failed, since, why = memory.get("slow") or (0, world.now.isoformat(), "")
+    pause = min(pace.whole_every, SLOW * 2 ** min(failed - 1, 30)) if failed else timedelta()
+    if not has_passed(datetime.fromisoformat(since), pause, world.now):
+        raise SlowError(why)
+    try:
+        return _take_step(comparison, pace, check, memory)
+    except SlowError as error:
+        slow = [failed + 1, world.now.isoformat(), str(error)]
+        world.remember(table, check, {**memory, "slow": slow})
+        raise
+
+
+def _take_step(
+    comparison: KeyedComparison, pace: KeyedPace, check: str, memory: Mapping[str, Any]
+) -> Differences | NotYet | Undecided:
+    table, world = comparison.table, comparison.world
     if why := describe_put_back(memory.get("mirror"), world.mirror(table)):
         _begin(comparison, check)
         return Undecided("put_back", why)
@@ -326,7 +348,7 @@ def measure_by_key(
             life = world.incarnation(verified.looked)
             verified = replace(verified, life=life, partial=partial)
         reading = replace(reading, ended=world.clock(), verified=verified)
-    memory = {**memory, "rows": rows and rows.dumps(), "rest": rest}
+    memory = {**memory, "rows": rows and rows.dumps(), "rest": rest, "slow": None}
     world.remember(table, check, {**memory, "mirror": _place_of(world.mirror(table))})
     return reading
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,9 +13,20 @@ from checks.counting import Differences, SuspectState
 from checks.model import Outcome, RowColumns, Ruling, Verdict, Verified
 from checks.probes.values import Values
 from checks.run import Check, run_probe
+from pipeline.errors import SlowError
 from pipeline.model import Op
 from pipeline.row_digest import Bucketing
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeLog, FakeWorld, read_twice, text
+from tests.checks.world_fake import (
+    ONE,
+    START,
+    TABLE,
+    TWO,
+    FakeLog,
+    FakeSource,
+    FakeWorld,
+    read_twice,
+    text,
+)
 
 VALUED = {"id": "bigint", "v": "int"}
 KEYED = replace(TABLE, id_column=None)
@@ -437,3 +449,34 @@ def test_a_scan_that_leaves_columns_out_says_so(*, left_out: bool) -> None:
 
 def test_a_scan_that_takes_too_long_verifies_nothing(world: FakeWorld) -> None:
     assert claims(world, limit=timedelta(microseconds=1)) == [None]
+
+
+@pytest.mark.parametrize("step", ["bucket_digests", "bucket_rows"])
+def test_a_step_that_takes_too_long_is_repeated_after_ever_longer_pauses(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Each try costs the server as much as its limit allows."""
+    world.contents[ONE, 7] += 1
+    tries, slow = list[timedelta](), True
+    answers = getattr(FakeSource, step)
+
+    def ask(source: FakeSource, *asked: Any, **more: Any) -> Any:
+        if slow:
+            tries.append(world.time - START)
+            raise SlowError("source:shop: the query took longer than 5 s")
+        return answers(source, *asked, **more)
+
+    monkeypatch.setattr(FakeSource, step, ask)
+    found = list[Verdict]()
+    while world.time < START + timedelta(hours=2):
+        world.time += timedelta(seconds=20)
+        found += verdicts(world, 1)
+    slow = False
+    world.time += timedelta(minutes=30)
+    last = verdicts(world, 6)[-1]
+
+    pauses = [later - before for before, later in pairwise(tries)]
+    minutes = [1, 2, 4, 8, 16, 30]
+    assert [round(one / timedelta(minutes=1)) for one in pauses][:6] == minutes
+    assert {(one.ruling.outcome, one.cause) for one in found} == {(Outcome.UNKNOWN, "source:shop")}
+    assert (last.ruling.outcome, last.ruling.keys) == (Outcome.FAIL, (text(ONE, 7),))
