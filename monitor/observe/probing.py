@@ -391,14 +391,8 @@ class ProbeWorld:
         return self.clock_now()
 
     def fence_after(self, source: str, instant: datetime) -> Fence | None:
-        """The first heartbeat at or after *instant*; None if it is not written yet.
-
-        None, too, if our clock went back: a heartbeat from before that may have a later time.
-        """
-        fences, now = self.fences.of(source), self.clock()
-        if instant <= now and is_behind(now, fences):
-            return None
-        return first_fence(fences, instant)
+        """The first heartbeat at or after *instant*; None if it is not written yet."""
+        return first_fence(self.fences.of(source), instant)
 
     def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
         """Whether a batch that covers every one of *fences* is applied to the pinned mirror.
@@ -473,7 +467,13 @@ class ProbeWorld:
     def recall(
         self, table: Table, check: str, *, lasting: bool = False
     ) -> Mapping[str, Any] | None:
-        """What the check asked to be remembered, if this is still the log of then."""
+        """What the check asked to be remembered, if this is still the log of then.
+
+        Raises:
+            UnreachableError: our clock went back.  A look would get the time of heartbeats that
+                were written before it.
+        """
+        self._require_clock()
         found = self.memory.recall(table.name, check)
         if found is None or "kept" not in found:
             return None
@@ -491,17 +491,24 @@ class ProbeWorld:
         self.memory.remember(table.name, check, stamp, self.now)
 
     def _redated(self, table: str, check: str, stamp: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Let no check wait for a time that our clock had when it was ahead.
-
-        Such times count as now, from now on. They stay if our clock is behind now.
-        """
+        """Let no check wait for a time that our clock had when it was ahead: it counts as now."""
         now, at = self.clock(), stamp.get("at")
         until = now if at is None else datetime.fromisoformat(at)
-        if until <= now or any(is_behind(now, self.fences.of(name)) for name in self.names):
+        if until <= now:
             return stamp
         known = {**stamp, "kept": redate(stamp["kept"], until, now), "at": now.isoformat()}
         self.memory.remember(table, check, known, self.now)
         return known
+
+    def _require_clock(self) -> None:
+        now = self.clock()
+        for name in self.names:
+            if is_behind(now, fences := self.fences.of(name)):
+                behind = (fences[-1].at - now).total_seconds()
+                raise UnreachableError(
+                    f"clock:{name}: Sluice's clock is {behind:.1f} s behind a heartbeat of {name}; "
+                    "set the clocks of both right"
+                )
 
     def _is_log_of(self, batch: int, life: int | None) -> bool:
         if isinstance(self.look.checkpoint, Missing) or batch < 0:
