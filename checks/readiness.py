@@ -11,7 +11,7 @@ that itself claims them up to the cut, issued since the check that compares rows
 """
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from checks.blocks import (
@@ -56,7 +56,7 @@ def add_up(stage: Stage, cut: datetime, lags: Lags, margin: timedelta) -> Sum:
     if isinstance(total, Missing):
         return Sum(None, (Reason("lag_unknown", total.why),))
     passed = lags.at - cut
-    eta = max(lags.at, cut + total + margin)
+    eta = max(lags.at, cut + min(total + margin, datetime.max.replace(tzinfo=UTC) - cut))
     if passed > total + margin:
         return Sum(True, (), eta)
     if passed < timedelta():

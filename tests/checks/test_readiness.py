@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -836,6 +836,15 @@ def test_f194_a_cut_ahead_has_no_negative_age(ahead: timedelta, told: str) -> No
 
     assert found.holds is False
     assert [one.text for one in found.reasons] == [told]
+
+
+def test_an_eta_is_in_the_last_second_there_is_at_most() -> None:
+    last = datetime.max.replace(tzinfo=UTC)
+    lags = Lags(TABLE.name, NOW, tuple(HopLag(hop, SECOND, NOW, SECOND) for hop in Hop))
+
+    found = add_up(Stage.MIRROR, last - SECOND, lags, SECOND)
+
+    assert (found.holds, found.eta) == (False, last)
 
 
 WRITTEN = Hold("foreign_write:db.t:8", TABLE.name, "foreign_write", "version 8 is not Sluice's")

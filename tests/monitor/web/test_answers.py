@@ -20,6 +20,9 @@ Step = tuple[str, str, int, Any, Any]
 """Method, path as it is declared, status, values for the path and the query, and the body."""
 
 
+FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
+
+
 def steps(ids: dict[str, str]) -> list[Step]:
     """One question for each answer that an operation declares, in an order that gives it."""
     window = {"table": USERS, "since": "2026-03-28T05:00:00Z", "until": "2026-03-28T06:00:00Z"}
@@ -31,6 +34,9 @@ def steps(ids: dict[str, str]) -> list[Step]:
         ("GET", "/v1/tables/{table}/trace", 200, {"table": USERS, "key": "7", "wait": 0}, None),
         ("GET", "/v1/readiness/{table}", 200, {"table": USERS}, None),
         ("GET", "/v1/readiness/{table}", 200, {"table": ORDERS}, None),
+        ("GET", "/v1/readiness/{table}", 200, {"table": USERS, "cut": LAST}, None),
+        ("GET", "/v1/readiness/{table}", 200, {"table": USERS, "cut": FIRST}, None),
+        ("GET", "/v1/gate", 404, {"table": USERS, "cut": LAST}, None),
         ("GET", "/v1/gate", 200, {"table": USERS, "cut": "2026-03-28"}, None),
         ("GET", "/v1/gate", 404, {"table": USERS, "cut": "2027-01-01"}, None),
         ("GET", "/v1/gate", 404, {"table": USERS, "stage": "copy", "copy": "cache"}, None),
