@@ -13,7 +13,7 @@ from checks.ledger import LedgerState
 from checks.model import Outcome, Ruling, Verdict, Verified
 from monitor.store.requests import BackfillSpec, StoredBackfill
 from monitor.waivers import WaivableIds
-from pipeline.backfill_state import Backfill, BackfillState, RowSelection
+from pipeline.backfill_state import Backfill, BackfillState, RowSelection, SelectedKey
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Account, Hop, Order, Origin, Shard
@@ -172,10 +172,14 @@ def test_a_waiver_covers_one_residual_and_no_later_one(healthy: Rig) -> None:
 
 
 def base(
-    rig: Rig, *, dry: bool = False, origin: Origin = Origin.SNAPSHOT, where: str = ""
+    rig: Rig,
+    *,
+    dry: bool = False,
+    origin: Origin = Origin.SNAPSHOT,
+    rows: RowSelection = RowSelection(),  # noqa: B008  - it is immutable
 ) -> Callable[[], None]:
     """Request a base of ORDERS now; the call ends it in the newest batch."""
-    wish = BackfillSpec(origin, RowSelection(where=where), dry=dry)
+    wish = BackfillSpec(origin, rows, dry=dry)
     asked = StoredBackfill("b1", ORDERS, "a test", "me", rig.now, wish=wish)
     rig.store.backfills.add(asked)
 
@@ -258,19 +262,26 @@ def test_a_store_that_takes_nothing_keeps_the_residual_and_no_round_fails(
 @pytest.mark.parametrize(
     "asked",
     [
+        pytest.param({}, id="all"),
         pytest.param({"dry": True}, id="a dry run"),
         pytest.param({"origin": Origin.REPLAY}, id="a replay"),
-        pytest.param({"where": "id < 5"}, id="a part"),
+        pytest.param({"rows": RowSelection(where="id < 5")}, id="those of a condition"),
+        pytest.param({"rows": RowSelection(keys=(SelectedKey('["5"]'),))}, id="one key"),
     ],
 )
-def test_what_reads_not_all_rows_anew_proves_nothing(healthy: Rig, asked: dict[str, Any]) -> None:
+def test_only_what_reads_all_rows_anew_proves_anything(healthy: Rig, asked: dict[str, Any]) -> None:
     lose(healthy)
+    healthy.watch()
     healthy.second()
-    base(healthy, **asked)()
+    end = base(healthy, **asked)
+    healthy.land()
+    end()
+    healthy.apply()
     healthy.watch()
     healthy.watch()
 
-    assert open_losses(healthy) == [ORDERS]
+    assert (state(healthy) is LedgerState.MADE_GOOD) == (not asked)
+    assert open_losses(healthy) == ([ORDERS] if asked else [])
 
 
 def test_a_base_that_was_requested_before_proves_nothing(healthy: Rig) -> None:
