@@ -1,8 +1,9 @@
 """Evaluates suites of Great Expectations on every changed row of a mirror, and on the whole.
 
-Each look takes the rows that changed since the last one, as they are in the mirror now. While
-one of them does not meet an expectation, the next look takes the same rows again, so a later
-good row ends no finding about an earlier bad one. Expectations about a set of rows (unique
+Each look takes the rows that changed since the last one, as they are in the mirror now. A row
+that does not meet an expectation is taken again by each look, so a later good row ends no finding
+about an earlier bad one. Where such rows are many, or cannot be found by their keys, each look
+takes all rows that changed since then. Expectations about a set of rows (unique
 values, a mean, a row count) are evaluated on the whole mirror. The first look is at the whole,
 and so is each one after a new base, a schema change or a change of the suite.
 
@@ -12,6 +13,7 @@ later change has replaced; of set expectations, anything between two looks at th
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -26,13 +28,14 @@ from checks.counting import load_instant
 from checks.model import MOST_KEYS, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.validation import CHANGES, MEMORY, WHOLE, ValidationResult, bound_results
-from checks.world import World
+from checks.world import MirrorSide, World
 from pipeline.errors import ConfigError, ProofError
 from pipeline.installed import require_package
 from pipeline.invariants.expectations import Expectations as Held
 from pipeline.model import Fence, Table
 from pipeline.settings import InvariantRule
 from pipeline.suites import (
+    SLUICE,
     ExpectationResult,
     ExpectationSettings,
     SuiteAnswer,
@@ -42,6 +45,7 @@ from pipeline.suites import (
     list_column_mistakes,
     list_mistakes,
     list_suites,
+    name_row,
     resolve_suites,
     split_expectations,
 )
@@ -49,6 +53,7 @@ from pipeline.suites import (
 Parts = tuple[tuple[ExpectationSettings, ...], ...]
 """The suites of one table."""
 NAME = "expectations"
+MOST_AGAIN = 20  # unmet rows that each look finds by their keys
 MOST_STATES = 10_000  # tables whose state is kept
 AGAIN = timedelta(hours=1)
 """How long after a failed check of a whole mirror the next one starts."""
@@ -58,11 +63,15 @@ _states: dict[str, tuple[Parts, str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look: at ``rows`` that changed after batch ``after``, or at all if that is None."""
+    """One look: at ``rows`` that changed after batch ``after``, or at all if that is None.
+
+    ``again`` of the rows are older, and did not meet an expectation before.
+    """
 
     after: int | None
     rows: int
     results: tuple[ExpectationResult, ...]
+    again: int = 0
 
     @property
     def unmet(self) -> tuple[ExpectationResult, ...]:
@@ -79,7 +88,8 @@ class Look:
         """What it looked at, for people."""
         if self.after is None:
             return f"all {self.rows} rows"
-        return f"{self.rows} rows changed after batch {self.after}"
+        before = f", and {self.again} that did not meet one before" if self.again else ""
+        return f"{self.rows - self.again} rows changed after batch {self.after}{before}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +119,8 @@ class Seen:
     """What is remembered: looked through up to ``batch``, open since batch ``since``.
 
     ``state`` is another one where a look at the whole is due. ``whole`` is the last look at the
-    whole, with what it found and no more, at ``whole_at``.
+    whole, with what it found and no more, at ``whole_at``. ``again`` names all rows of before
+    ``batch`` that are open; none where the next look takes all that changed after ``since``.
     """
 
     state: str
@@ -117,6 +128,7 @@ class Seen:
     since: int
     whole: Look
     whole_at: datetime
+    again: tuple[str, ...] = ()
 
     def is_whole_due(self, every: timedelta, now: datetime) -> bool:
         """Whether the whole is to be looked at again."""
@@ -135,7 +147,8 @@ class Seen:
         )
         look = Look(whole["after"], int(whole["rows"]), tuple(results))
         batch, since = int(known["batch"]), int(known["since"])
-        return Seen(known["state"], batch, since, look, load_instant(known["whole_at"]))
+        again = tuple(map(str, known.get("again", ())))
+        return Seen(known["state"], batch, since, look, load_instant(known["whole_at"]), again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,20 +272,25 @@ class Expectations:
         single, _ = split_expectations(round_.suite)
         if not single:
             return NotYet("its expectations are about the whole table")
-        look, batch = self._look(round_, single, seen.since)
+        look, batch = self._look(round_, single, seen)
         if isinstance(look, NotYet):
             return look
         since = batch if look.is_done else seen.since
         if look.results:
             round_.keep_results(single, look, batch)
-        round_.remember(replace(seen, batch=batch, since=since))
+        again = _name_open_rows(single, look)
+        fresh = [name for name in again if name not in seen.again]
+        if {name_row(round_.table, row) for row in _find_rows(round_, fresh, batch)} != {*fresh}:
+            again = ()
+        round_.remember(replace(seen, batch=batch, since=since, again=again))
         return Content((look, seen.whole) if seen.whole.results else (look,))
 
     def _look(
-        self, round_: "Round", suite: tuple[ExpectationSettings, ...], after: int | None
+        self, round_: "Round", suite: tuple[ExpectationSettings, ...], seen: Seen | None
     ) -> tuple[Look | NotYet, int]:
         """Evaluate here, or let Spark if the rows are too many; with the batch that was seen."""
-        table, mirror = round_.table, round_.world.mirror(round_.table)
+        table, mirror = round_.table, round_.mirror
+        after = None if seen is None else seen.since
         large = round_.world.large_looks()
         asked = SuiteLook(
             *(table, mirror.version, mirror.batch, after, round_.state, suite, self.modules)
@@ -282,14 +300,35 @@ class Expectations:
             return Look(after, found.rows, found.results), found.batch
         if found is not None:
             return found, mirror.batch
-        fits = after is not None or mirror.rows() <= self.rows
-        rows = _take(mirror.rows_after(after), self.rows) if fits else None
+        after, rows, again = self._take_rows(round_, seen)
         if rows is None:
             large.ask(asked)
             return NotYet(f"Spark evaluates it: there are more than {self.rows} rows"), mirror.batch
         if not rows.num_rows and after is not None:
             return Look(after, 0, ()), mirror.batch
-        return Look(after, rows.num_rows, evaluate_rows(rows, table, suite)), mirror.batch
+        results = evaluate_rows(rows, table, suite)
+        return Look(after, rows.num_rows, results, again), mirror.batch
+
+    def _take_rows(
+        self, round_: "Round", seen: Seen | None
+    ) -> tuple[int | None, pa.Table | None, int]:
+        """After which batch the rows to look at changed; the rows; how many of them are older.
+
+        None instead of rows: they are too many.
+        """
+        mirror = round_.mirror
+        if seen is None:
+            fits = mirror.rows() <= self.rows
+            return None, _take(mirror.rows_after(None), self.rows) if fits else None, 0
+        after = seen.batch if seen.again else seen.since
+        again = _find_rows(round_, seen.again, seen.batch)
+        rows = _take(mirror.rows_after(after), self.rows)
+        if rows is None or not again:
+            return after, rows, 0
+        if not rows.num_columns:  # without a row the types of columns are not known
+            return seen.since, _take(mirror.rows_after(seen.since), self.rows), 0
+        older = pa.Table.from_pylist(again, rows.schema)
+        return after, pa.concat_tables([rows, older]), len(again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +339,11 @@ class Round:
     world: World
     suite: tuple[ExpectationSettings, ...]
     state: str
+
+    @property
+    def mirror(self) -> MirrorSide:
+        """The pinned mirror of the table."""
+        return self.world.mirror(self.table)
 
     def remember(self, seen: Seen) -> None:
         """Keep what was seen for the next round."""
@@ -326,6 +370,40 @@ def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | None:
             return None
         taken.append(batch)
     return pa.Table.from_batches(taken) if taken else pa.table({})
+
+
+def _name_open_rows(suite: Sequence[ExpectationSettings], look: Look) -> tuple[str, ...]:
+    """Names of all rows that are not met.
+
+    None if they are too many, or a share of rows may be unmet (``mostly``): that counts all rows.
+    """
+    shares = any(each.kwargs.get("mostly", 1) != 1 for each in suite)
+    broken = any(one.met is None for one in look.results)
+    unnamed = any(len(one.keys) != max(one.unexpected, 1) for one in look.unmet)
+    names = tuple(dict.fromkeys(key for one in look.unmet for key in one.keys))
+    return () if shares or broken or unnamed or len(names) > MOST_AGAIN else names
+
+
+def _find_rows(round_: Round, names: Sequence[str], batch: int) -> list[Mapping[str, Any]]:
+    """Rows of the mirror by their names, that did not change after *batch*.
+
+    A row is left out if its table has no key of one integer.
+    """
+    table, mirror = round_.table, round_.mirror
+    shards = {str(shard): shard for shard in table.shards}
+    found = list[Mapping[str, Any]]()
+    for name in names:
+        shard, _, id_ = name.rpartition(":")
+        if len(table.key) == 1 and shard in shards and re.fullmatch("-?[0-9]+", id_):
+            span = int(id_), int(id_) + 1
+            rows = mirror.rows_of(shards[shard], table.key[0], span)
+            found += [row for row in rows if _changed_by(row, batch)]
+    return found
+
+
+def _changed_by(row: Mapping[str, Any], batch: int) -> bool:
+    own = (row.get(SLUICE) or {}).get("batch")
+    return own is not None and own <= batch
 
 
 def _digest_once(table: str, parts: Parts, rewritten: str) -> str:

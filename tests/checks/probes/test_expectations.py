@@ -12,14 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.probes import expectations as probe_module
 from checks.probes.expectations import Content, Expectations
 from checks.validation import MEMORY, load_results
-from checks.world import LargeLooks
+from checks.world import LargeLooks, Range
 from pipeline.errors import ConfigError, ProofError
-from pipeline.model import Fence, Table
+from pipeline.model import Fence, Shard, Table
 from pipeline.suites import (
     MOST_KEYS,
     ExpectationResult,
@@ -53,7 +55,10 @@ SCHEMA = pa.schema(
         ("email", pa.string()),
         ("paid", pa.decimal128(10, 2)),
         ("at", pa.timestamp("us", "UTC")),
-        ("_sluice", pa.struct([(n, pa.string()) for n in ("source", "shard")])),
+        (
+            "_sluice",
+            pa.struct([("source", pa.string()), ("shard", pa.string()), ("batch", pa.int64())]),
+        ),
     ]
 )
 
@@ -72,7 +77,12 @@ class RowsWorld(FakeWorld):
         self.newest += 1
         own = {"email": "a@b", "paid": Decimal(1), "at": DAY, **values}
         shard = {"source": ONE.source, "shard": (TWO if id_ > 50 else ONE).name}
-        self.held[id_] = self.newest, {"id": id_, **own, "_sluice": shard}
+        about = {**shard, "batch": self.newest}
+        self.held[id_] = self.newest, {"id": id_, **own, "_sluice": about}
+
+    def delete(self, id_: int) -> None:
+        self.newest += 1
+        self.held.pop(id_, None)
 
     def mirror(self, table: Table) -> Any:
         return RowsMirror({}, self.newest, rewritten=self.rewritten, held=self.held)
@@ -110,6 +120,11 @@ class RowsMirror(FakeMirror):
         kept = [row for at, row in self.held.values() if batch is None or at > batch]
         yield pa.RecordBatch.from_pylist(kept, SCHEMA)
 
+    def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
+        assert column == "id"
+        rows = [row for id_, (_, row) in self.held.items() if id_ in range(*span)]
+        return [one for one in rows if one["_sluice"]["shard"] == shard.name]
+
 
 def expect(kind: str, severity: Any = "critical", **kwargs: Any) -> ExpectationSettings:
     return ExpectationSettings(kind, kwargs, severity)
@@ -129,21 +144,29 @@ def judge_suite(probe: Expectations, world: FakeWorld) -> Ruling:
     return found
 
 
-def evaluate_by_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each expectation is about rows without an email; Great Expectations is not imported."""
+def judge_emails(
+    rows: pa.Table, table: Table, suite: Sequence[ExpectationSettings]
+) -> tuple[ExpectationResult, ...]:
+    """As `evaluate_rows`, where each expectation is that a row has an email."""
+    bad = [name_row(table, row) for row in rows.to_pylist() if row["email"] is None]
+    found = ExpectationResult(
+        "", not bad, unexpected=len(bad), keys=tuple(bad[:MOST_KEYS]), rows=rows.num_rows
+    )
+    return (found,) * len(suite)
 
-    def evaluate(
-        rows: pa.Table, table: Table, suite: Sequence[ExpectationSettings]
-    ) -> tuple[ExpectationResult, ...]:
-        bad = [name_row(table, row) for row in rows.to_pylist() if row["email"] is None]
-        found = ExpectationResult(
-            "", not bad, unexpected=len(bad), keys=tuple(bad[:MOST_KEYS]), rows=rows.num_rows
-        )
-        return (found,) * len(suite)
+
+def evaluate_by_fakes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Use `judge_emails`, and import no Great Expectations; return how many rows each call took."""
+    taken = list[int]()
+
+    def evaluate(rows: pa.Table, *said: Any) -> tuple[ExpectationResult, ...]:
+        taken.append(rows.num_rows)
+        return judge_emails(rows, *said)
 
     monkeypatch.setattr(probe_module, "evaluate_rows", evaluate)
     monkeypatch.setattr(probe_module, "import_expectations", lambda _: None)
     monkeypatch.setattr(probe_module, "split_expectations", lambda suite: (tuple(suite), ()))
+    return taken
 
 
 @pytest.fixture
@@ -318,6 +341,100 @@ def test_a_finding_that_is_unreadable_ends_with_its_expectations(
 
     assert judge_suite(Expectations(), world).reason == "no expectations are set for it"
     assert look(Expectations(), world) == "no expectations are set for it"
+
+
+NO_NULL = Expectations((expect(NOT_NULL, column="email"),))
+
+
+def test_a_look_takes_what_changed_since_the_last_one_and_the_rows_that_were_unmet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken, world = evaluate_by_fakes(monkeypatch), RowsWorld()
+    world.merge(1)
+    judge_suite(NO_NULL, world)
+    world.merge(7, email=None)
+    world.merge(60, email=None)
+    for first in range(100, 500, 100):
+        for id_ in range(first, first + 100):
+            world.merge(id_)
+        found = judge_suite(NO_NULL, world)
+    world.merge(7)
+
+    assert (found.keys, taken) == ((f"{ONE}:7", f"{TWO}:60"), [1, 102, 102, 102, 102])
+    assert "looked at 100 rows changed after batch 303, and 2 that did not meet" in found.reason
+    assert judge_suite(NO_NULL, world).keys == (f"{TWO}:60",)
+    world.delete(60)
+    world.merge(3)
+    ended = judge_suite(NO_NULL, world)
+    assert (ended.outcome, taken[-2:]) == (Outcome.PASS, [2, 1])
+
+
+@pytest.mark.parametrize(
+    ("probe", "bad"),
+    [
+        pytest.param(NO_NULL, 21, id="too many to find by key"),
+        pytest.param(
+            Expectations((expect(NOT_NULL, column="email", mostly=0.5),)), 1, id="a share of rows"
+        ),
+    ],
+)
+def test_all_that_changed_is_taken_where_some_unmet_rows_are_not_found_alone(
+    monkeypatch: pytest.MonkeyPatch, probe: Expectations, bad: int
+) -> None:
+    taken, world = evaluate_by_fakes(monkeypatch), RowsWorld()
+    world.merge(1)
+    judge_suite(probe, world)
+    for id_ in range(100, 100 + bad):
+        world.merge(id_, email=None)
+    for id_ in (2, 3):
+        world.merge(id_)
+        found = judge_suite(probe, world)
+
+    assert (taken, found.outcome) == ([1, bad + 1, bad + 2], Outcome.FAIL)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("merge"), st.integers(0, 60)),
+    st.tuples(st.just("spoil"), st.integers(0, 60)),
+    st.tuples(st.just("delete"), st.integers(0, 60)),
+    st.tuples(st.just("look"), st.just(0)),
+)
+
+
+@given(st.lists(STEPS, max_size=120), st.sampled_from([3, 1000]))
+def test_a_check_fails_exactly_while_a_row_that_changed_since_the_whole_is_bad(
+    steps: list[tuple[str, int]], most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        evaluate_by_fakes(patch)
+        world, probe = RowsWorld(), replace(NO_NULL, rows=most)
+        world.merge(1)
+        judge_suite(probe, world)
+        for step, id_ in (*steps, ("merge", 2), ("look", 0)):
+            if step == "merge":
+                world.merge(id_)
+            elif step == "spoil":
+                world.merge(id_, email=None)
+            elif step == "delete":
+                world.delete(id_)
+            elif isinstance(found := look_with_spark(probe, world), Ruling):
+                bad = [row for _, row in world.held.values() if row["email"] is None]
+                assert (found.outcome is Outcome.FAIL) == bool(bad)
+                assert found.more + len(found.keys) == len(bad)
+
+
+def look_with_spark(probe: Expectations, world: RowsWorld) -> Ruling | str:
+    """As `look`; Spark answers at once."""
+    found = look(probe, world)
+    if not isinstance(found, str) or "Spark" not in found:
+        return found
+    asked = world.spark.asked[-1]
+    (rows,) = world.mirror(TABLE).rows_after(asked.after)
+    results = judge_emails(pa.table(rows), TABLE, asked.expectations)
+    world.spark.found = SuiteAnswer(asked.batch, rows.num_rows, results)
+    answer = look(probe, world)
+    world.spark.found = None
+    return answer
 
 
 @THOROUGH

@@ -156,6 +156,35 @@ def test_rows_after_a_batch_are_those_of_later_ones(mirror: Path) -> None:
     assert (none.num_rows, tuple(none.schema.names)) == (0, (*found.columns, "_sluice"))
 
 
+def test_whole_rows_of_an_id_and_rows_after_a_batch_make_one_table(tmp_path: Path) -> None:
+    values = {
+        "t": ("é", pa.string()),
+        "b": (b"\0", pa.binary()),
+        "n": (Decimal("1.50"), pa.decimal128(10, 2)),
+        "d": (date(2026, 3, 1), pa.date32()),
+        "at": (datetime(2026, 3, 1, tzinfo=UTC), pa.timestamp("us", "UTC")),
+        "local": (datetime(2026, 3, 1), pa.timestamp("us")),  # noqa: DTZ001  - has no zone
+        "f": (0.1, pa.float32()),
+        "l": ([1, None], pa.list_(pa.int64())),
+    }
+    made = {name: value for name, (value, _) in values.items()}
+    types = {"id": pa.int64(), **{name: kind for name, (_, kind) in values.items()}}
+    for batch in (4, 7):
+        about = meta(A.name, batch, source=A.source, pos=batch)
+        write_mirror(tmp_path, [{"id": batch, **made, "_sluice": about}], batch, types)
+    found = mirror_reader(tmp_path)
+
+    (later,) = found.rows_after(4)
+    older = pa.Table.from_pylist(list(found.rows_of(A, "id", (4, 5))), later.schema)
+    both = pa.concat_tables([pa.table(later), older]).to_pylist()
+
+    assert [(row["id"], row["_sluice"]["batch"]) for row in both] == [(7, 7), (4, 4)]
+    assert [{name: row[name] for name in made} for row in both[1:]] == [
+        {name: both[0][name] for name in made}
+    ]
+    assert next(found.rows_after(7)).schema.names == later.schema.names
+
+
 def test_an_adopted_mirror_has_all_rows_after_any_batch(tmp_path: Path) -> None:
     write_mirror(tmp_path, [{"id": 5, "t": "x"}], None, TYPES)
 
