@@ -271,6 +271,12 @@ def differing_ids(source: Sequence[int], mirror: Sequence[int], limit: int) -> t
     return tuple(key for key in ids if key < end or (key == end and sure))
 
 
+def divide_range(span: Range, parts: int) -> list[Range]:
+    """*span* in about so many *parts*, ascending; a range of few ids is one of each id."""
+    low, high = span
+    return [*pairwise((*range(low, high, max((high - low) // parts, 1)), high))]
+
+
 def id_runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Runs of consecutive ids in an ascending sequence, as (first, last), both included."""
     first = last = None

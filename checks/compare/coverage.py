@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from checks.counting import MOST_OPEN, Suspect
-from checks.ranges import EVEN_IDS, FLOOR, UNSIGNED_CEILING, Blocks, IdScale
+from checks.counting import MOST_OPEN, NARROWER, Suspect
+from checks.ranges import EVEN_IDS, FLOOR, UNSIGNED_CEILING, Blocks, IdScale, divide_range
 from checks.world import Range
 from pipeline.clocks import has_passed
 from pipeline.model import Shard
@@ -244,6 +244,31 @@ def remove_spans(spans: KnownSpans, others: KnownSpans) -> Spans:
         gone = [[*one] for one in others.get(own, ())]
         if left := [[*one] for one in many if [*one] not in gone]:
             found[own] = left
+    return found
+
+
+def remove_overlapping(spans: KnownSpans, others: KnownSpans) -> Spans:
+    """Those of *spans* that have no id of *others*."""
+    found = Spans()
+    for own, many in spans.items():
+        there = others.get(own, ())
+        found[own] = [
+            [low, high]
+            for low, high in many
+            if not any(low < end and start < high for start, end in there)
+        ]
+    return found
+
+
+def divide_spans(spans: Mapping[Shard, Sequence[Range]], opened: KnownSpans) -> Spans:
+    """*spans* in parts, to be *opened*, too; as they are where that would be too many."""
+    found = Spans()
+    for shard, own in spans.items():
+        kept = found.setdefault(str(shard), [])
+        for span in own:
+            room = MOST_OPEN - len(opened.get(str(shard), ())) - len(kept)
+            parts = divide_range(span, NARROWER) if room > 2 * NARROWER else [span]
+            kept.extend([*one] for one in parts)
     return found
 
 

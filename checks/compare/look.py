@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from checks.compare.coverage import halve_first, join_disjoint
 from checks.compare.reconcile import (
     NO_ROW,
     RangeLook,
@@ -36,7 +37,7 @@ from checks.counting import (
     touched_suspects,
 )
 from checks.world import MirrorSide, Range, TableQueries, World
-from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
+from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
 from pipeline.finding import Effect
 from pipeline.formats.json_text import parse_key
 from pipeline.model import Order, Shard, Table
@@ -221,12 +222,13 @@ class FoundSuspects:
     """Rows that differ, and the ranges that may have more of them.
 
     No row of the ``unread`` ones was read.  Those of ``partly`` have more rows than could be
-    listed, or than the source lets be read.
+    listed, and the ``large`` ones more than the source lists at all, or in time.
     """
 
     rows: RowSuspects
     unread: Mapping[Shard, Sequence[Range]]
     partly: Mapping[Shard, Sequence[Range]]
+    large: Mapping[Shard, Sequence[Range]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,11 +412,15 @@ class Comparison:
         """Rows of *spans* that the two sides do not hold alike.
 
         At *most* so many, and other ones each time if there are more; each shard has its share.
-        At most *ranges* of a shard are read, in their order; None: as many as there is room for
-        rows.
+        At most *ranges* of a shard are read, in their order, and none after one that takes too
+        long; None: as many as there is room for rows.
+
+        Raises:
+            SlowError: the source takes too long to list a range, and *ranges* is None.
         """
         landed, rows = self.world.landed_batch(), dict[Suspect, RangeDigest]()
         unread, partly = dict[Shard, list[Range]](), dict[Shard, list[Range]]()
+        large = dict[Shard, list[Range]]()
         share = max(most // max(len(spans), 1), 1)
         for shard, own in spans.items():
             room = min(share, most - len(rows))
@@ -422,21 +428,26 @@ class Comparison:
                 if room <= 0 or (ranges is not None and number >= ranges):
                     unread.setdefault(shard, []).append(span)
                     continue
-                found = self._differing_rows(shard, span)
-                if found is None or len(found.rows) > room or not found.whole:
+                try:
+                    found = self._differing_rows(shard, span)
+                except (TooManyRowsError, SlowError) as error:  # its digest was neither
+                    if isinstance(error, SlowError):
+                        if ranges is None:
+                            raise
+                        room = 0
+                    large.setdefault(shard, []).append(span)
+                    continue
+                if len(found.rows) > room or not found.whole:
                     partly.setdefault(shard, []).append(span)
-                kept = choose_rows(found.rows, landed, room) if found else []
+                kept = choose_rows(found.rows, landed, room)
                 rows |= {(shard, id_): one for id_, one in kept}
                 room -= len(kept)
-        return FoundSuspects(RowSuspects(rows, landed, self.world.clock()), unread, partly)
+        return FoundSuspects(RowSuspects(rows, landed, self.world.clock()), unread, partly, large)
 
-    def _differing_rows(self, shard: Shard, span: Range) -> "DifferingRows | None":
-        """Rows of *span* that differ; None if the source does not let so many be read."""
+    def _differing_rows(self, shard: Shard, span: Range) -> "DifferingRows":
+        """Rows of *span* that differ."""
         asked = (shard, self._id, span, self.columns[shard].columns, MOST_ROWS)
-        try:
-            here = self._source(shard).row_digests(*asked)
-        except TooManyRowsError:  # as its digest was not, by the server's estimate
-            return None
+        here = self._source(shard).row_digests(*asked)
         there = self.world.mirror(self.table).row_digests(*asked)
         whole = max(len(here), len(there)) < MOST_ROWS
         return DifferingRows(differing_rows(here, there), whole=whole)
@@ -511,6 +522,43 @@ class Comparison:
             return None
         known = [id_ for id_ in ids if id_ is not None]
         return digest_changes(found, known, schema, columns) if len(known) == len(ids) else None
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAgain:
+    """A look at ``ranges`` of a shard that are open, if any are.
+
+    ``opened`` are all that are open: those that were too large are narrower now.
+    """
+
+    looks: Sequence[Look]
+    ranges: Sequence[Range]
+    opened: Sequence[Range]
+
+
+def look_again(
+    comparison: Comparison, shard: Shard, opened: Sequence[Range], most: int
+) -> LookedAgain:
+    """Look at the first *most* of the ranges that are *opened*; at fewer if that is too much.
+
+    One that is too large even alone is looked at in parts: it may have more rows by now, or be
+    open since more rows were allowed.
+
+    Raises:
+        SlowError: the source takes too long for so many.
+    """
+    most = min(most, len(opened))
+    while most:
+        ranges = join_disjoint(opened[:most], ())
+        try:
+            return LookedAgain([comparison.look_at(shard, ranges)], ranges, opened)
+        except TooManyRowsError:
+            if most > 1:
+                most //= 2
+                continue
+        halved = halve_first(opened, 1)
+        opened, most = halved, len(halved) - len(opened)
+    return LookedAgain((), (), opened)
 
 
 def _whole_number(value: object) -> int | None:

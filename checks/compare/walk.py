@@ -36,7 +36,7 @@ from checks.counting import (
     find_wrong,
 )
 from checks.model import NotYet, Undecided
-from checks.ranges import FLOOR, UNSIGNED_CEILING, block_width
+from checks.ranges import FLOOR, UNSIGNED_CEILING, block_width, divide_range
 from checks.world import Range, World
 from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard, Table
@@ -319,7 +319,8 @@ class TableWalk:
         if spans and room > 0:
             found = comparison.find_suspects({look.shard: spans}, room)
             seen = found.rows
-            cut = [*found.partly.get(look.shard, ()), *found.unread.get(look.shard, ())]
+            every = (found.partly, found.large, found.unread)
+            cut = [span for own in every for span in own.get(look.shard, ())]
             self._read += len(seen.rows)
             self._suspects += [seen] if seen.rows else []
             why = "more of its rows differ than are read one by one"
@@ -387,8 +388,7 @@ def _narrower(shard: Shard, span: Range) -> list[Range]:
     low, high = span
     if high - low <= 1:
         raise TooManyRowsError(f"id {low} of {shard} has more rows than may be read at once")
-    bounds = [*range(low, high, max((high - low) // NARROWER, 1)), high]
-    return [*pairwise(bounds)]
+    return divide_range(span, NARROWER)
 
 
 def _ranges_with(

@@ -38,10 +38,12 @@ from checks.compare.coverage import (
     RangeDebt,
     add_spans,
     divide_ids,
+    divide_spans,
     dump_spans,
     find_spans,
     halve_first,
     join_disjoint,
+    remove_overlapping,
     remove_spans,
     sort_opened_first,
 )
@@ -55,9 +57,11 @@ from checks.compare.look import (
     ComparedColumns,
     Comparison,
     Look,
+    LookedAgain,
     RowSuspects,
     choose_columns,
     describe_left_out,
+    look_again,
     name_columns,
 )
 from checks.counting import (
@@ -253,9 +257,10 @@ class Values:
         ordered = [*dict.fromkeys((*(one for one in known if one in rows.rows), *rows.rows))]
         read = remove_spans(memory["ranges"], unread)  # the others keep their turn
         opened = add_spans(remove_spans(memory["open"], read), unread)
+        opened = add_spans(opened, dump_spans(suspects.partly))
         memory = {
             **memory,
-            "open": add_spans(opened, dump_spans(suspects.partly)),
+            "open": add_spans(opened, divide_spans(suspects.large, opened)),
             "later": dump_suspects(ordered[self.suspects :]),
             "spans": dump_spans(spans),
         }
@@ -409,7 +414,7 @@ class Values:
     ) -> dict[Shard, Coverage]:
         """When the rows of each shard were compared last, with the ranges of this cycle."""
         at, found = datetime.fromisoformat(memory["began"]), dict[Shard, Coverage]()
-        closed = remove_spans(memory["ranges"], memory["open"])
+        closed = remove_overlapping(memory["ranges"], memory["open"])
         unknown = changed.emptied | {own for own, _ in changed.unread}
         for shard, known in _coverage(comparison, memory).items():
             before = known.restarted(at) if shard in unknown else known
@@ -545,7 +550,7 @@ class Values:
         self,
         comparison: Comparison,
         due: "NextBlocks",
-        again: "LookedAgain",
+        again: LookedAgain,
         handed: Sequence[Range],
     ) -> "LookedBlocks":
         """Look at ranges that are not open, as wide as they may be; at narrower ones if that fails.
@@ -658,43 +663,6 @@ class NextBlocks:
     def again(self) -> int:
         """How many open ranges are looked at, too."""
         return int(AGAIN // NARROWER**self.failed)
-
-
-@dataclass(frozen=True, slots=True)
-class LookedAgain:
-    """A look at ``ranges`` of a shard that are open, if any are.
-
-    ``opened`` are all that are open: those that were too large are narrower now.
-    """
-
-    looks: Sequence[Look]
-    ranges: Sequence[Range]
-    opened: Sequence[Range]
-
-
-def look_again(
-    comparison: Comparison, shard: Shard, opened: Sequence[Range], most: int
-) -> LookedAgain:
-    """Look at the first *most* of the ranges that are *opened*; at fewer if that is too much.
-
-    One that is too large even alone is looked at in parts: it may have more rows by now, or be
-    open since more rows were allowed.
-
-    Raises:
-        SlowError: the source takes too long for so many.
-    """
-    most = min(most, len(opened))
-    while most:
-        ranges = join_disjoint(opened[:most], ())
-        try:
-            return LookedAgain([comparison.look_at(shard, ranges)], ranges, opened)
-        except TooManyRowsError:
-            if most > 1:
-                most //= 2
-                continue
-        halved = halve_first(opened, 1)
-        opened, most = halved, len(halved) - len(opened)
-    return LookedAgain((), (), opened)
 
 
 @dataclass(frozen=True, slots=True)

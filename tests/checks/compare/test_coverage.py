@@ -15,6 +15,7 @@ from checks.compare.coverage import (
     LapPlan,
     RangeDebt,
     divide_ids,
+    divide_spans,
     find_spans,
     halve_first,
 )
@@ -146,6 +147,14 @@ def test_the_first_open_ranges_are_halved_and_no_id_of_them_is_forgotten(
     opened: list[tuple[int, int]], many: int, found: list[tuple[int, int]]
 ) -> None:
     assert halve_first(opened, many) == found
+
+
+def test_a_range_is_divided_only_where_there_is_room_for_its_parts() -> None:
+    full = {str(ONE): [[n, n + 1] for n in range(MOST_OPEN - 32)]}
+
+    assert divide_spans({ONE: [(0, 32)]}, {}) == {str(ONE): [[n, n + 2] for n in range(0, 32, 2)]}
+    assert divide_spans({TWO: [(7, 8)]}, full) == {str(TWO): [[7, 8]]}
+    assert divide_spans({ONE: [(5000, 9000)]}, full) == {str(ONE): [[5000, 9000]]}
 
 
 def test_an_open_range_that_cannot_be_halved_for_room_is_the_last() -> None:

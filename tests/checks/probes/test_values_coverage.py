@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from checks.compare.look import Comparison, choose_columns
+from checks.compare.look import Comparison, choose_columns, look_again
 from checks.counting import AGAIN
 from checks.model import Outcome, Verdict, Verified
-from checks.probes.values import NAME, READ, Values, look_again
+from checks.probes.values import NAME, READ, Values
 from checks.run import Check, run_probe
 from checks.world import Allowance, Range
 from pipeline.errors import SlowError, TooManyRowsError, UnreachableError
@@ -348,6 +348,72 @@ def test_an_open_range_that_has_become_too_large_is_looked_at_in_parts(refusal: 
     world.copied_contents[ONE, ids[99]] += 1
     assert cycles(world, 20, **settings)[-1].ruling.outcome is Outcome.PASS
     assert not any(world.memory[NAME]["open"].values())
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(TooManyRowsError("too many rows"), id="too many rows"),
+        pytest.param(SlowError("source:shop: slow"), id="too slow"),
+    ],
+)
+def test_a_range_whose_rows_a_source_does_not_list_is_not_compared(
+    world: FakeWorld, refusal: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a row of it, so its parts remain open, and no lap ends."""
+
+    def row_digests(*_: Any) -> Any:
+        raise refusal
+
+    world.contents[ONE, 100] += 1
+    monkeypatch.setattr(FakeSource, "row_digests", row_digests)
+
+    found = cycles(world, 8, newest=1)
+
+    assert {one.oldest for one in compared(found)} == {None}
+    assert {(one.ruling.outcome, one.ruling.code) for one in found[4:]} == {
+        (Outcome.UNKNOWN, "not_all_asked")
+    }
+    opened = world.memory[NAME]["open"]
+    assert [one for one in opened[str(ONE)] if one[0] <= 100 < one[1]] == [[100, 101]]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(TooManyRowsError("too many rows"), id="too many rows"),
+        pytest.param(SlowError("source:shop: slow"), id="too slow"),
+    ],
+)
+def test_a_range_whose_rows_a_source_does_not_list_is_read_in_parts(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch, refusal: Exception
+) -> None:
+    """It adds up their digests; a row that was changed is wrong, too."""
+    settings: dict[str, Any] = {"newest": 0, "within": timedelta(minutes=10)}
+    cycles(world, 6, **settings)
+    rows, refused = FakeSource.row_digests, list[Range]()
+
+    def row_digests(own: FakeSource, shard: Shard, column: str, span: Range, *more: Any) -> Any:
+        found = rows(own, shard, column, span, *more)
+        if len(found) > 10:
+            refused.append(span)
+            raise refusal
+        return found
+
+    monkeypatch.setattr(FakeSource, "row_digests", row_digests)
+    world.contents[ONE, 100] += 1
+    world.commit((Op.UPDATE, TWO, 7))
+    world.catch_up()
+    world.copied_contents[TWO, 7] += 1
+
+    found = cycles(world, 60, **settings)
+
+    assert "unreachable" not in {one.ruling.code for one in found}
+    assert found[-1].ruling.keys == (f"{ONE}:100", f"{TWO}:7")
+    assert len(refused) <= 2
+    world.copied_contents[ONE, 100] += 1
+    world.copied_contents[TWO, 7] -= 1
+    assert cycles(world, 6, **settings)[-1].ruling.outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(
