@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from monitor.config.location import read_location
 from pipeline.errors import ConfigError, UnreachableError
@@ -61,6 +61,18 @@ def _origin(server: str) -> str:
         msg = f"--server {server}: contains more than an address"
         raise ConfigError(f"{msg}; write {parts.scheme}://{parts.netloc.rpartition('@')[2]}")
     return server.rstrip("/")
+
+
+def quote_name(name: str) -> str:
+    """Return *name* as one part of the path of a URL.
+
+    Raises:
+        ConfigError: it has bytes that are no text.
+    """
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{name!r} is not valid text; use UTF-8") from error
 
 
 def get_list(base: str, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:

@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 
-from monitor.cli.client import send_post, service_address
+from monitor.cli.client import quote_name, send_post, service_address
 from monitor.cli.options import service_options, who_option
 from monitor.display_text import say
 
@@ -20,7 +19,7 @@ def ack(*, incident: str, who: str, config: Path, server: str | None, as_json: b
 
     The notification is not repeated until the incident ends. Its end is notified.
     """
-    path = f"/v1/incidents/{quote(incident, safe='')}/acknowledgement"
+    path = f"/v1/incidents/{quote_name(incident)}/acknowledgement"
     answer = send_post(service_address(server, config), path, "acknowledged", {"who": who})
     say(json.dumps(answer) if as_json else f"{incident} is acknowledged by {who}")
 

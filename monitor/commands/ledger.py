@@ -5,11 +5,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 
-from monitor.cli.client import get_mapping, service_address
+from monitor.cli.client import get_mapping, quote_name, service_address
 from monitor.cli.options import UNKNOWN, service_options
 from monitor.display_text import say
 
@@ -51,7 +50,7 @@ def ledger(
     span = {"from": since, "to": until}
     question = {name: value for name, value in span.items() if value is not None}
     base = service_address(server, config)
-    found = get_mapping(base, f"/v1/tables/{quote(table)}/ledger", "hops", question)
+    found = get_mapping(base, f"/v1/tables/{quote_name(table)}/ledger", "hops", question)
     if as_json:
         say(json.dumps(found))
     else:

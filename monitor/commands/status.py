@@ -4,12 +4,11 @@ import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
 from monitor.cli import options as copy_lines
-from monitor.cli.client import get_list, get_mapping, service_address
+from monitor.cli.client import get_list, get_mapping, quote_name, service_address
 from monitor.cli.offline_status import format_status, read_last_status
 from monitor.cli.options import service_options
 from monitor.display_text import say, visible_in
@@ -33,7 +32,7 @@ def status(*, incident: str, config: Path, server: str | None, as_json: bool) ->
     """
     base = service_address(server, config)
     if incident:
-        one = get_mapping(base, f"/v1/incidents/{quote(incident, safe='')}", "differing")
+        one = get_mapping(base, f"/v1/incidents/{quote_name(incident)}", "differing")
         say(json.dumps(one)) if as_json else _show_incident(visible_in(one))
         return
     try:

@@ -5,11 +5,10 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 
-from monitor.cli.client import get_mapping, service_address
+from monitor.cli.client import get_mapping, quote_name, service_address
 from monitor.cli.options import UNKNOWN, Duration, service_options
 from monitor.display_text import say
 
@@ -62,7 +61,7 @@ def trace(
     """
     times = {"wait": wait.total_seconds(), "budget": budget.total_seconds()}
     question = {"key": key, **times} | ({} if at is None else {"at": at})
-    path = f"/v1/tables/{quote(table)}/trace"
+    path = f"/v1/tables/{quote_name(table)}/trace"
     longest = times["wait"] + LOOKS * times["budget"] + SLACK
     base = service_address(server, config)
     found = get_mapping(base, path, "traces", question, longest)

@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 
-from monitor.cli.client import send_delete, send_post, service_address
+from monitor.cli.client import quote_name, send_delete, send_post, service_address
 from monitor.cli.options import service_options, who_option
 from monitor.display_text import say
 
@@ -39,7 +38,7 @@ def waive(
         if until is not None:
             raise click.UsageError("--until and --withdraw exclude each other; use one")
         body = {"reason": reason, "who": who}
-        answer = send_delete(base, f"/v1/waivers/{quote(id_, safe='')}", "withdrawn", body)
+        answer = send_delete(base, f"/v1/waivers/{quote_name(id_)}", "withdrawn", body)
         say(json.dumps(answer) if as_json else f"the waiver of {id_} is withdrawn")
         return
     body = {"id": id_, "reason": reason, "who": who}

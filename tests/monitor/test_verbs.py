@@ -92,6 +92,16 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(
             ["lineage", "\udcff"], "is not valid text", id="lineage: bytes that are no text"
         ),
+        *(
+            pytest.param(words, "is not valid text; use UTF-8", id=f"{words[0]}: odd bytes")
+            for words in (
+                ["ledger", "\udcff"],
+                ["trace", "\udcff", "1"],
+                ["ack", "\udcff"],
+                ["waive", "\udcff", "--withdraw", "--reason", "x"],
+                ["status", "--incident", "\udcff"],
+            )
+        ),
         pytest.param(["explain", "no.such"], "no table 'no.such'; known: ", id="explain: a table"),
         pytest.param(["explain", ""], "no table ''", id="explain: no name"),
         pytest.param(["explain", ".."], "no table '..'", id="explain: a name that climbs"),
