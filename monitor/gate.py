@@ -48,7 +48,8 @@ def validate_stage(
             return f"no images are made of {name}; name it in `publish`"
         if stage is Stage.COPY and copy not in (known := copies(name)):
             fix = f"known: {', '.join(known)}" if known else "name it in `copies`"
-            return f"{name} has no copy {copy!r}; {fix}"
+            needed = "stage copy needs `copy`, the name of a copy"
+            return f"{name} has no copy {copy!r}; {fix}" if copy else f"{needed}; {fix}"
     return ""
 
 
@@ -150,8 +151,8 @@ class Gate:
         proofs = (prove(one, Stage.LANDED, cut, look.samples(one), now) for one in known)
         return all(proof.holds is not False for proof in proofs)
 
-    def cut(self, text: str | None) -> datetime:
-        """The instant that *text* means; the end of yesterday if it says nothing.
+    def cut(self, text: str | None, name: str = "cut") -> datetime:
+        """The instant that *text*, parameter *name*, means; the end of yesterday if it is None.
 
         Raises:
             ConfigError: it is neither a date nor an instant.
@@ -159,4 +160,4 @@ class Gate:
         now = self.clock()
         if text is None:
             text = (now.astimezone(self.zone).date() - timedelta(days=1)).isoformat()
-        return parse_cut(text, self.zone, now)
+        return parse_cut(text, self.zone, now, name)

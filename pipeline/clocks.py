@@ -150,8 +150,10 @@ _OWN_INSTANT = re.compile(r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(\.\d{6}
 _LOST_PLUS = re.compile(r".*\d{2}:\d{2}:\d{2}(\.\d+)? \d{2}:\d{2}")
 
 
-def parse_cut(text: str, zone: ZoneInfo, now: datetime) -> datetime:
+def parse_cut(text: str, zone: ZoneInfo, now: datetime, name: str = "cut") -> datetime:
     """Instant, in UTC, that *text* means: a date, an RFC 3339 instant with offset, or ``now``.
+
+    *name* is that of the parameter, for errors.
 
     A date means the end of that day in *zone*; everything committed before it belongs to the day.
 
@@ -166,11 +168,11 @@ def parse_cut(text: str, zone: ZoneInfo, now: datetime) -> datetime:
         if _INSTANT.fullmatch(text):
             return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        message = f"no such cut {text!r}: {error}"
+        message = f"no such {name} {text!r}: {error}"
         raise ConfigError(message) from error
     hint = "; send '+' as %2B in a URL" if _LOST_PLUS.fullmatch(text) else ""
     message = (
-        f"bad cut {text!r}: give a date (2026-03-29, the end of that day in {zone.key}), "
+        f"bad {name} {text!r}: give a date (2026-03-29, the end of that day in {zone.key}), "
         f"an instant with its offset (2026-03-29T18:00:00+08:00), or 'now'{hint}"
     )
     raise ConfigError(message)

@@ -66,7 +66,9 @@ class Duration(click.ParamType[timedelta]):
         except (ValueError, OverflowError) as error:
             self.fail(str(error), param, ctx)
         if not timedelta() <= found <= self._most:
-            self.fail(f"{value!r} is out of range; use 0s to {self._most.days}d", param, ctx)
+            from pipeline.durations import format_setting  # noqa: PLC0415  - half a verb's start
+
+            self.fail(f"{value!r} is out of range; use 0s to {format_setting(self._most)}", param)
         return found
 
     def _read(self, text: str) -> timedelta:

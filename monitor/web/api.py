@@ -229,7 +229,7 @@ def late(parts: Parts, since: str | None = None) -> JSONResponse:
     Days: changes before a cut landed after its image was made. Partitions: rows of files came
     after their hour.
     """
-    instant = None if since is None else parts.gate.cut(since)
+    instant = None if since is None else parts.gate.cut(since, "since")
     days = [
         one for view in parts.current.board.tables for one in render.render_late_days(view, instant)
     ]

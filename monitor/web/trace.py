@@ -88,7 +88,7 @@ def _request(
     parts: ApiParts, table: str, key: str, at: str | None, seconds: tuple[float, float]
 ) -> TraceRequest:
     times = (timedelta(seconds=one) for one in seconds)
-    instant = None if at is None else parts.gate.cut(at)
+    instant = None if at is None else parts.gate.cut(at, "at")
     return TraceRequest(parts.table(table), key, instant, *times)
 
 

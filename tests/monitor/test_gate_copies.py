@@ -137,6 +137,13 @@ def test_one_that_does_not_answer_is_unknown_and_the_mirror_is_ready(
     assert (ask_copy_gate(rig)[0], ask_copy_gate(rig, stage="mirror", copy="")[0]) == (404, 200)
 
 
+def test_a_stage_without_the_name_of_a_copy_names_those_there_are(rig: Rig, copy: FakeCopy) -> None:
+    status, answer = ask_copy_gate(rig, copy="")
+
+    told = "stage copy needs `copy`, the name of a copy; known: cache"
+    assert (status, answer["error"]) == (400, told)
+
+
 def test_what_blocks_the_mirror_blocks_its_copies(rig: Rig, copy: FakeCopy) -> None:
     rig.rule(USERS, Outcome.FAIL)
 

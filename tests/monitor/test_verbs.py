@@ -88,7 +88,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["init", "--password-env", "BAR"], "--from-source", id="init: a password"),
         pytest.param(["ledger", "no.such"], "no table 'no.such'; known: ", id="ledger: a table"),
         pytest.param(["ledger", USERS, "--from", "x"], "from 'x': give", id="ledger: since when"),
-        pytest.param(["late", "--since", "x"], "bad cut 'x'", id="late: since when"),
+        pytest.param(["late", "--since", "x"], "bad since 'x'", id="late: since when"),
         pytest.param(
             ["lineage", "\udcff"], "is not valid text", id="lineage: bytes that are no text"
         ),
@@ -176,6 +176,11 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
             id="archive: no such window",
         ),
         pytest.param(["trace", "no.such", "1"], "no table 'no.such'", id="trace: a table"),
+        pytest.param(
+            ["trace", USERS, "1", "--wait", "10m"],
+            "'10m' is out of range; use 0s to 1m",
+            id="trace: too long",
+        ),
         pytest.param(["compare", "no.such"], "nothing has landed in", id="compare: no lake"),
         pytest.param(["fly"], "no verb 'fly'", id="a verb"),
     ],
@@ -208,6 +213,13 @@ def test_f51_what_is_not_there_is_told_in_a_sentence(
         pytest.param("/v1/readiness/no.such", 404, "no table 'no.such'", id="a table"),
         pytest.param("/v1/gate?table=no.such", 400, "no table 'no.such'", id="a table at the gate"),
         pytest.param(f"/v1/gate?table={USERS}&cut=x", 400, "bad cut 'x'", id="a cut"),
+        pytest.param(
+            f"/v1/tables/{USERS}/trace?key=1&at=2026-01-01T00:00:00",
+            400,
+            "bad at '2026-01-01T00:00:00'",
+            id="an instant of a trace",
+        ),
+        pytest.param(f"/v1/gate?table={USERS}&stage=copy", 400, "needs `copy`", id="no copy"),
         pytest.param("/v1/incidents?state=none", 400, "must be 'pending'", id="a state"),
         pytest.param("/v1/gates", 400, "no path /v1/gates; the nearest is /v1/gate", id="a path"),
     ],
