@@ -65,6 +65,8 @@ CHECKS: Mapping[str, str] = {
     "in_motion": "The rows changed each time they were looked at.",
     "lag_unknown": "The lag of at least one hop cannot be measured.",
     "late": "The lag is above the table's budget.",
+    "mirror_ahead": "The highest id of the mirror is above the source's.",
+    "mirror_short": "The highest id of the mirror is below the source's.",
     "missing_events": "A transaction has fewer events in the change log than it announced.",
     "missing_rows": "The mirror does not have rows that the source has.",
     "no_column": "The mirror has no column of a name that the probe's settings list.",
