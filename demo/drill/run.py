@@ -105,7 +105,8 @@ class DrillPlan:
         """How many rows of each table are harmed by the kinds that share a table."""
         few, large = table_names("few", self.tables), table_names("large", LARGE_TABLES)
         if self.faults <= FEW * self.tables:
-            return dict.fromkeys(few, self.faults // self.tables)
+            each, more = divmod(self.faults, self.tables)
+            return {name: each + (number < more) for number, name in enumerate(few)}
         spread = min(self.faults // 5, FEW * self.tables)
         return {
             **dict.fromkeys(few, spread // self.tables),
@@ -560,11 +561,41 @@ def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
     show_default=True,
     help="The database whose tables are harmed.",
 )
-@click.option("--faults", default=1000, show_default=True, help="Rows harmed at the source.")
-@click.option("--tables", default=10, show_default=True, help="Small tables.")
-@click.option("--calm", default=30.0, show_default=True, help="Seconds before the first fault.")
-@click.option("--wait", default=900.0, show_default=True, help="Seconds to wait at most.")
-@click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
+@click.option(
+    "--faults",
+    type=click.IntRange(0, 2000),
+    default=1000,
+    show_default=True,
+    help="Rows harmed at the source.",
+)
+@click.option(
+    "--tables",
+    type=click.IntRange(1, 99),
+    default=10,
+    show_default=True,
+    help="Small tables.",
+)
+@click.option(
+    "--calm",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds before the first fault.",
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=900.0,
+    show_default=True,
+    help="Seconds to wait at most.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=100.0,
+    show_default=True,
+    help="Row changes a second.",
+)
 @click.option("--outages/--no-outages", default=True, help="Let parts of the pipeline fail first.")
 @click.option("--outage", "chosen", multiple=True, help="Only outages with this in their name.")
 @click.option("--short-paces", is_flag=True, help="Run the checks every few seconds.")

@@ -1,14 +1,16 @@
 """What the drill decides: which faults are named, and what simple checks would have found."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from demo.drill import mysql_source, postgres_source
 from demo.drill.faults import Fault, read_payload
 from demo.drill.outages import OUTAGES, OutageScore
-from demo.drill.run import DrillPlan, choose_outages
+from demo.drill.run import DrillPlan, choose_outages, drill
 from demo.drill.score import (
     DrillResult,
     IncidentBook,
@@ -389,6 +391,27 @@ def test_a_thousand_faults_are_spread_over_few_and_large_tables() -> None:
 
     assert sum(rows.values()) == 1000
     assert sorted(set(rows.values())) == [20, 200]
+
+
+def test_fewer_faults_than_tables_harm_a_row_in_some() -> None:
+    assert sorted(DrillPlan(faults=5).rows_by_table().values()) == [0] * 5 + [1] * 5
+    assert sum(DrillPlan(faults=23).rows_by_table().values()) == 23
+
+
+@pytest.mark.parametrize(
+    "option", ["--faults=-5", "--faults=2001", "--tables=0", "--rate=0", "--calm=-1", "--wait=-1"]
+)
+def test_a_drill_that_could_not_run_is_refused_at_once(option: str, tmp_path: Path) -> None:
+    refused = CliRunner().invoke(drill, [option, f"--dir={tmp_path / 'home'}"])
+
+    assert (refused.exit_code, (tmp_path / "home").exists()) == (2, False)
+    assert f"Invalid value for '{option.partition('=')[0]}'" in refused.output
+
+
+def test_the_most_faults_fit_into_the_tables_of_any_number() -> None:
+    for tables in (1, 10, 99):
+        for count in DrillPlan(faults=2000, tables=tables).rows_by_table().values():
+            assert len(harmed_ids(count)) == count
 
 
 def test_a_few_faults_need_no_large_table() -> None:
