@@ -70,10 +70,13 @@ def test_a_planned_comparison_finds_what_a_plain_look_at_each_row_finds(case: Ca
         assert case.name in ("column_values_to_match_regex", "column_values_to_not_be_null")
         return
     assert isinstance(plan, Verdict)
-    found = plan.evaluate(TABLE).to_pylist()
-    bad = tuple(row["id"] for row, met in zip(ROWS, found, strict=True) if met is False)
-    conditional = "row_condition" in case.kwargs
-    assert bad == case.find_unexpected() or conditional
+    assert case.of_row is not None
+    bad = tuple(
+        row["id"]
+        for row, met in zip(ROWS, plan.evaluate(TABLE).to_pylist(), strict=True)
+        if met is False and ("row_condition" not in case.kwargs or case.of_row(row) is not None)
+    )  # the engine leaves out rows that do not meet a condition
+    assert bad == case.find_unexpected()
 
 
 @pytest.mark.parametrize("case", [one for one in CASES if one.unknown], ids=lambda one: one.id)
