@@ -18,6 +18,7 @@ from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from textwrap import shorten
 from threading import Lock
 from typing import Any, Literal, cast
 
@@ -342,8 +343,7 @@ def _unfit(each: ExpectationSettings) -> str:
     except (GreatExpectationsError, ValueError, TypeError) as error:
         known = registry.list_registered_expectation_implementations()
         if each.type in known:
-            said = " ".join(str(error).split())[:200]
-            return f"kwargs: do not fit {each.type}: {said}"
+            return f"kwargs: do not fit {each.type}: {_explain_arguments(error, each)}; correct it"
         close = get_close_matches(each.type, known, n=1)
         near = f"; the nearest is {close[0]}" if close else ""
         return f"type: no expectation {each.type!r}{near}"
@@ -357,6 +357,23 @@ def _explain_condition(each: ExpectationSettings) -> str:
     except IncomparableError as error:
         return f"kwargs: {error}"
     return ""
+
+
+def _explain_arguments(error: Exception, each: ExpectationSettings) -> str:
+    """Which arguments are wrong, each once: the library says why for each type of a union."""
+    found = dict[str, str]()
+    for one in error.errors() if hasattr(error, "errors") else ():
+        name, kind, said = str(one["loc"][0]), str(one["type"]), str(one["msg"]).rstrip(".")
+        if kind == "value_error.missing":
+            said = f"{name} is required"
+        elif kind == "value_error.extra":
+            known = sorted(getattr(_find_kind(each.type), "__fields__", ()))
+            close = get_close_matches(name, known, n=1)
+            said = f"{name} is unknown" + (f" (the nearest is {close[0]})" if close else "")
+        elif name in each.kwargs and not said.startswith(name):
+            said = f"{name}: {said}"
+        found.setdefault(name, said)
+    return ", ".join(found.values()) or shorten(str(error), 200, placeholder=" ...")
 
 
 def _explain_patterns(each: ExpectationSettings) -> str:

@@ -822,7 +822,7 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
     at = f"suites: shop.*: {tmp_path}/orders.json: expectations"
     assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 7
     assert f"the nearest is {NOT_NULL}" in found[0]
-    assert "do not fit" in found[1]
+    assert f"do not fit {NOT_NULL}: column is required, colum is unknown" in found[1]
     assert "write its value" in found[2]
     assert "kwargs.regex: RE2 cannot read '(?!a)b'" in found[3]
     assert "regex_list" in found[4]
