@@ -16,6 +16,7 @@ from checks.ranges import (
     Blocks,
     CountRows,
     IdScale,
+    Mismatch,
     Narrowed,
     block_width,
     choose_blocks,
@@ -135,6 +136,16 @@ def test_halving_asks_for_no_more_ranges_than_it_may_and_says_so() -> None:
     assert len(found.spans) == 4
     assert not found.whole
     assert max(asked) <= 8
+
+
+@pytest.mark.parametrize(("breadth", "whole"), [(2, False), (3, True)])
+def test_more_small_mismatches_than_may_be_are_not_whole(breadth: int, whole: bool) -> None:
+    """None of them is halved, so no step has left one out."""
+    small = [Mismatch((low, low + 4), 2, 1) for low in (0, 8, 16)]
+
+    found = narrow_mismatches(small, lambda _: ((), ()), leaf=4, breadth=breadth)
+
+    assert (len(found.spans), found.whole) == (breadth, whole)
 
 
 @pytest.mark.parametrize(

@@ -946,6 +946,17 @@ def test_rules_that_disagree_are_told_by_their_names() -> None:
     assert by_clocks.startswith("sum rule says ready, proof says not")
 
 
+@pytest.mark.parametrize("rule", list(Rule))
+def test_no_table_is_ready_without_evidence_for_a_certificate(rule: Rule) -> None:
+    """Clocks that say ready do not say which heartbeat, batch and version a job would read."""
+    blind = inputs(taken={"fences": Missing("down")}, lags=inputs().lags)
+
+    answer = assess(MIRROR, blind, ReadinessPolicy(rule=rule, gating=GATING))
+
+    assert (answer.state, answer.certificate) == (ReadinessState.UNKNOWN, None)
+    assert "no_heartbeat" in reason_codes(answer)
+
+
 COMPARED = tuple(f"{one.source}/{one.name}" for one in TABLE.shards)
 claim = partial(Verified, shards=COMPARED, looked=50, life=7)
 

@@ -501,6 +501,22 @@ def test_rows_that_are_in_the_mirror_twice_are_not_read_again(store: ServiceStor
     assert (made.step, store.backfills.list()) == (NextStep.ASK, ())
 
 
+def test_a_row_that_an_open_incident_names_as_doubled_is_not_repaired(store: ServiceStore) -> None:
+    """The check that found it does not say so now, and another check fails."""
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "shop/shop.t:2", check="values")
+    (incident,) = harness.board.incidents
+    harness.change(ruling=replace(incident.ruling, code="doubled_rows"))
+    harness.turn("values", Outcome.UNKNOWN)
+    harness.find("t", "shop/shop.t:1")
+
+    made = harness.after()
+
+    twice = "rows are in the mirror twice, which a repair does not end"
+    assert {one.why for one in made if one.incident == harness.board.incidents[1].id} == {twice}
+    assert store.backfills.list() == ()
+
+
 def test_a_row_that_is_in_the_mirror_twice_is_seen_among_others_that_any_check_names(
     store: ServiceStore,
 ) -> None:

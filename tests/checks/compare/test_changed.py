@@ -1,5 +1,6 @@
 """What is verified never goes past a row that is not settled."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -103,6 +104,23 @@ def test_a_mirror_that_was_put_back_has_verified_no_more_than_it_holds() -> None
     assert (back.looked, back.through, back.segment) == (earlier, earlier, LogSegment(5, 5))
     assert known.put_back(5, 7, None).through is None
     assert back.put_back(2, 5, earlier).again == back.again == 7  # all is looked at again
+
+
+@pytest.mark.parametrize(
+    ("rest", "again"),
+    [
+        pytest.param(LogSegment(7, 7), None, id="all up to it was looked at"),
+        pytest.param(LogSegment(8, 8), None, id="and more"),
+        pytest.param(LogSegment(6, 6), 7, id="all of a segment before it"),
+        pytest.param(LogSegment(3, 7, KEY), 7, id="some rows are left"),
+    ],
+)
+def test_a_mirror_that_was_put_back_is_known_again_once_all_was_looked_at_again(
+    rest: LogSegment, again: int | None
+) -> None:
+    known = ChangedProgress(LogSegment(3, 3), START, again=7)
+
+    assert known.settled(replace(look(1), rest=rest), [], []).again == again
 
 
 def test_rows_that_are_pending_count_among_those_that_are_looked_at() -> None:

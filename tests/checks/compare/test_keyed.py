@@ -268,6 +268,20 @@ def test_rows_whose_buckets_have_grown_beyond_what_is_read_are_found_by_the_next
     assert rule(world)[-1].keys == (text(ONE, 3),)
 
 
+def test_a_bucket_of_which_not_all_was_read_is_no_pass(
+    world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has grown since the look, and row 39 that differs comes after the rows that are read."""
+    world.contents[ONE, 39] += 1
+    assert rule(world, 1) == []
+    world.commit(*((Op.CREATE, ONE, -id_) for id_ in range(1, 600)))
+    monkeypatch.setattr(keyed, "MOST_ROWS", 20)
+
+    *_, last = rule(world, 4)
+
+    assert (last.outcome, last.code, last.keys) == (Outcome.UNKNOWN, "not_all_asked", ())
+
+
 def test_rows_that_a_mirror_has_lost_count_for_the_number_of_buckets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
