@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from checks import counting
 from checks.counting import (
     MOST_OPEN,
     Differences,
@@ -15,6 +16,7 @@ from checks.counting import (
     rule_differences,
 )
 from checks.model import NotYet, Outcome, Ruling, Verdict
+from checks.probes import range_counts
 from checks.probes.range_counts import RangeCounts
 from checks.probes.values import Values
 from checks.run import Check, run_probe
@@ -737,3 +739,24 @@ def test_what_a_scan_by_keys_remembers_of_a_table_names_no_rows(both: BothChecks
         both.world.catch_up()
 
     assert both.count()[0] == NotYet("a cycle has begun")
+
+
+def test_a_range_that_waits_for_its_turn_stays_open_while_another_one_is_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that was counted is explained by row 20, and the range of row 200 was not counted."""
+    for module in (counting, range_counts):
+        monkeypatch.setattr(module, "AGAIN", 1)
+    world, one = filled(*range(1, 400)), replace(PROBE, leaf=16, rotating=50, suspects=1)
+    rulings(world, 3, one)
+    for id_ in (20, 200):
+        del world.copy[ONE][id_]
+    rulings(world, 2, one)
+    narrow = replace(one, rotating=0)
+    rulings(world, 4, narrow)
+    world.copy[ONE][20] = 1
+
+    found = rulings(world, 8, narrow)
+
+    assert Outcome.PASS not in {each.outcome for each in found}
+    assert found[-1].keys == (f"{KEY}200",)
