@@ -10,6 +10,8 @@ is stored with the minute, and is not asked for again.
 """
 
 import threading
+import time
+from collections import deque
 from collections.abc import (
     Callable,
     Collection,
@@ -58,7 +60,7 @@ from checks.ledger import (
 )
 from checks.model import Outcome, Verdict
 from monitor.store.database import Database
-from monitor.store.history import HISTORY, delete_rows
+from monitor.store.history import HISTORY, LONG, delete_rows
 from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
 from pipeline.minute_counts import NO_MINUTE, is_minute
 from pipeline.model import Hop
@@ -68,6 +70,7 @@ KEPT = timedelta(hours=6)  # of minutes without a residual
 MOST_WAITING = 100_000  # batches that wait for a merge; older ones are given up and unknown
 _AT_ONCE = 500  # tables that one statement names
 _TOGETHER = 20  # merges that are compared in one transaction
+_COMPARED = 500  # batches after which a transaction compares no other merge
 MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
 MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
 MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
@@ -168,25 +171,30 @@ class Ledger:
     def add_merges(self, lane: str, merges: Iterable[MergeReport], at: datetime) -> None:
         """Compare each merge with the batches it covers; one that was compared changes nothing.
 
-        Few tables are one transaction, so that other writers wait for a moment only.  Never call it
-        inside a transaction: a reader would miss what is not committed yet.
+        Few tables are one transaction, and one alone that had many batches to wait for, so that
+        other writers wait for a moment only.  Never call it inside a transaction: a reader would
+        miss what is not committed yet.
         """
         new = [one for one in merges if one.since is not None and one.hold is None]
         if not new and not self._early:
             return
         with self._merging:
             early: dict[str, MergeReport] = {}
-            reported = (*self._early.values(), *new)
-            for start in range(0, len(reported), _TOGETHER):
-                some = reported[start : start + _TOGETHER]
+            waiting = deque((*self._early.values(), *new))
+            while waiting:
+                began, tables, compared = time.monotonic(), list[str](), 0
                 with self.database.write() as connection:
                     recorded = self._recorded(lane)
-                    for one in some:
+                    while waiting and len(tables) < _TOGETHER and compared < _COMPARED:
+                        one = waiting.popleft()
+                        tables.append(one.table)
                         if one.batch > recorded.last or one.table in early:
                             early[one.table] = one  # of two, the one before becomes unknown
                         else:
-                            self._settle(connection, lane, one, recorded, at)
-                self._note_changed({one.table for one in some})
+                            compared += self._settle(connection, lane, one, recorded, at)
+                self._note_changed(tables)
+                if waiting:  # the lock is not fair, and a waiting writer would not get it otherwise
+                    time.sleep(min(time.monotonic() - began, LONG))
             self._early = early
 
     def entries(self, table: str, since: int, until: int) -> Mapping[Hop, tuple[LedgerEntry, ...]]:
@@ -329,13 +337,14 @@ class Ledger:
         merge: MergeReport,
         recorded: Recorded,
         at: datetime,
-    ) -> None:
+    ) -> int:
+        """Compare *merge* with its batches; return how many there were."""
         table, account = merge.table, merge.account
         settled = self._recorded(lane, table).last
         if settled > recorded.last or recorded == UNREAD:  # which batches it had is not known
             settled, recorded = -1, UNREAD
         if merge.since is None or merge.batch <= settled:
-            return  # a merge is reported again after a restart
+            return 0  # a merge is reported again after a restart
         merged = MergedBatches(merge.since, merge.batch, at, account.minutes, account.explained)
         own = and_(ledger_open.c.lane == lane, ledger_open.c.table == table)
         passed = and_(own, ledger_open.c.batch <= merge.batch)
@@ -346,6 +355,7 @@ class Ledger:
             self._add(connection, table, new, at)
         connection.execute(delete(ledger_open).where(passed))
         _reach(connection, lane, table, -1, merge.batch)
+        return len(landed)
 
     def _add(
         self, connection: Connection, table: str, new: Sequence[LedgerEntry], at: datetime

@@ -353,6 +353,28 @@ def test_a_merge_of_many_tables_is_several_short_transactions(store: ServiceStor
     assert len(store.ledger.residuals()) == 60
 
 
+def test_a_merge_of_tables_with_many_waiting_batches_is_a_transaction_for_each(
+    store: ServiceStore,
+) -> None:
+    tables = [f"shop.t{number}" for number in range(3)]
+    with store.write() as connection:
+        rows = [{"of": name, "batch": batch} for name in tables for batch in range(600)]
+        counts = """'{"7": {"c": 1}}'"""
+        query = f"INSERT INTO ledger_open VALUES ('main', :of, :batch, 0, {counts})"
+        connection.execute(text(query), rows)
+        connection.execute(text("INSERT INTO ledger_reach VALUES ('main', '', 0, 599)"))
+    begun = list[str]()
+    engine = store.ledger.database.engine
+    event.listen(engine, "before_cursor_execute", lambda *call: begun.append(call[2]))
+
+    all_read = {"7": {"c": 600}}
+    merges = [replace(merge(-1, 599, all_read), table=name) for name in tables]
+    store.ledger.add_merges("main", merges, NOW)
+
+    assert [one for one in begun if one.startswith("BEGIN")] == ["BEGIN IMMEDIATE"] * 3
+    assert store.ledger.residuals() == {(name, Hop.MERGE.value): 0 for name in tables}
+
+
 def counted(
     minute: int, batch: int, *, landed: int = 3, outcome: Outcome = Outcome.PASS
 ) -> Verdict:
