@@ -60,6 +60,7 @@ from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Account, Fence
 
 FEWEST, AT_ONCE = 10, 200  # rows deleted in one transaction
+MOST_FOUND = 50_000  # rows that are found before any of them is deleted
 LONG = 0.025  # seconds; after a longer transaction the next is shorter
 HISTORY = timedelta(days=42)
 """Cuts of the last 40 days stay answerable; two more for days of another time zone."""
@@ -84,19 +85,32 @@ def delete_rows(database: Database, table: Table, *which: ColumnElement[bool]) -
 
     Rows are found while others may write, and deleted in small batches, smaller if one takes long,
     so no writer waits for more. Between two batches it pauses for as long as the batch took: the
-    lock is not fair, and a waiting writer would not get it otherwise.
+    lock is not fair, and a waiting writer would not get it otherwise. At most `MOST_FOUND` keys are
+    in memory.
     """
+    gone, found = 0, MOST_FOUND
+    while found == MOST_FOUND:
+        with database.read() as connection:
+            key = table.primary_key.columns
+            keys = connection.execute(select(*key).where(*which).limit(MOST_FOUND)).all()
+        deleted = _delete_keys(database, table, keys)
+        gone, found = gone + deleted, len(keys) if deleted else 0
+    return gone
+
+
+def _delete_keys(database: Database, table: Table, keys: Sequence[Row[Any]]) -> int:
     key = table.primary_key.columns
-    with database.read() as connection:
-        found = connection.execute(select(*key).where(*which)).all()
-    rows = [{f"the_{name}": value for name, value in row._mapping.items()} for row in found]
     # one by one by index, because for a list SQLite would read the whole table
     one = delete(table).where(*(column == bindparam(f"the_{column.name}") for column in key))
     gone, first, few = 0, 0, AT_ONCE
-    while first < len(rows):
+    while first < len(keys):
         began = time.monotonic()
+        rows = [
+            {f"the_{name}": value for name, value in row._mapping.items()}
+            for row in keys[first : first + few]
+        ]
         with database.write() as connection:
-            gone += connection.execute(one, rows[first : first + few]).rowcount
+            gone += connection.execute(one, rows).rowcount
         spent = time.monotonic() - began
         first, few = first + few, next_batch_size(few, spent)
         time.sleep(min(spent, LONG))

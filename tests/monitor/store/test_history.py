@@ -456,6 +456,25 @@ def test_all_that_is_old_goes_where_each_transaction_takes_long(
     assert (gone, len(store.verdicts.latest())) == (99, 1)
 
 
+def test_old_rows_are_found_some_at_a_time_and_all_go(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MOST_FOUND", 10)
+    asked = list[str]()
+    event.listen(
+        store.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2])
+    )
+    each = [NOW + timedelta(seconds=second) for second in range(40)]
+    rest = {"many": 1, "result": "ok", "detail": "", "started": NOW, "finished": NOW}
+    with store.write() as connection:
+        rows = [{"job": "watch", "planned": at, "until": at, **rest} for at in each]
+        connection.execute(insert(ticks), rows)
+
+    assert store.ticks.prune(NOW + 60 * DAY) == 39
+    found = [one for one in asked if one.startswith("SELECT ticks") and "LIMIT" in one]
+    assert len(found) == 4
+
+
 def test_rows_that_go_are_found_by_their_index(store: ServiceStore) -> None:
     """Days of heartbeats were read whole for each two hundred that went."""
     begun = list[tuple[str, Any]]()
