@@ -147,7 +147,10 @@ def compare_table(
     with open_worlds(config, request.table) as worlds:
         table = worlds.table
         if table.no_ranges:
-            raise ConfigError(f"table {table.name} cannot be compared: {table.no_ranges}")
+            what = f"table {table.name} has no ranges to compare: {table.no_ranges}"
+            restated = any(map(table.restates, table.key))
+            fix = "; use the check `values`, which compares it up to `whole_rows` rows"
+            raise ConfigError(what if restated else what + fix)
         shards = _choose_shards(table, request.shard)
         columns = _choose_columns(table, shards, worlds.open(), request.columns)
         never = "no columns of it have landed; wait for its first changes, and compare again"

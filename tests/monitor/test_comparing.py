@@ -261,6 +261,15 @@ def test_a_wrong_name_is_an_error_with_the_known_ones(
     assert str(error.value).startswith(said)
 
 
+def test_a_table_without_ranges_names_the_check_that_compares_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop, "key_columns", lambda _: WORK.names[:2])
+
+    with pytest.raises(ConfigError, match="not one integer column; use the check `values`, which"):
+        compare(shop)
+
+
 def test_the_shard_of_a_source_of_which_nothing_landed_is_undecided(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
