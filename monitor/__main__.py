@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from monitor import commands
-from monitor.display_text import did_you_mean, say
+from monitor.display_text import did_you_mean, say, say_lines
 from pipeline.errors import SluiceError, UnreachableError
 
 USAGE, UNREACHABLE = 2, 3
@@ -88,7 +88,7 @@ def main() -> None:
     try:
         sluice(prog_name="sluice")
     except SluiceError as error:
-        say(str(error), err=True)
+        say_lines(str(error), err=True)
         sys.exit(UNREACHABLE if isinstance(error, UnreachableError) else USAGE)
 
 

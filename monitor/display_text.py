@@ -8,7 +8,7 @@ that was asked for.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -25,21 +25,31 @@ def escape_control_characters(text: str) -> str:
     return _ODD.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def visible_in(answer: T) -> T:
+def escape_line(text: str) -> str:
+    r"""*text* as one line: a line break in a value must not begin a line of ours; it is ``\n``."""
+    return escape_control_characters(text).replace("\n", "\\n")
+
+
+def visible_in(answer: T, escape: Callable[[str], str] = escape_control_characters) -> T:
     """*answer*, any JSON, with each of its texts made visible; keys stay as they are."""
     found: object = answer
     if isinstance(answer, str):
-        found = escape_control_characters(answer)
+        found = escape(answer)
     elif isinstance(answer, dict):
-        found = {key: visible_in(value) for key, value in answer.items()}
+        found = {key: visible_in(value, escape) for key, value in answer.items()}
     elif isinstance(answer, list):
-        found = [visible_in(one) for one in answer]
+        found = [visible_in(one, escape) for one in answer]
     return found  # type: ignore[return-value]
 
 
-def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Write *text* to stdout, or to stderr; what every verb writes goes through here."""
-    click.echo(escape_control_characters(text), err=err, nl=nl)
+def say(line: str, *, err: bool = False) -> None:
+    """Write one *line* to stdout, or to stderr; values and names in it cannot begin another."""
+    click.echo(escape_line(line), err=err)
+
+
+def say_lines(text: str, *, err: bool = False) -> None:
+    """Write *text* with its line breaks: for texts of our own, such as all faults of a config."""
+    click.echo(escape_control_characters(text), err=err)
 
 
 NEAR = 0.65  # of 1, so alike must a name be to be suggested

@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from monitor.cli.client import get_list, send_post
-from monitor.display_text import escape_control_characters, say
+from monitor.display_text import escape_line, say, say_lines, visible_in
 
 Verb = Callable[..., Any]
 UNKNOWN = 3
@@ -182,7 +182,7 @@ def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
         say(json.dumps(found))
     elif not wait:
         for one in found:
-            say(_line(one))
+            say_lines(_line(one))
     if gone := len(ids) - len(found):
         say(f"{gone} more are too old to be listed; their results are unknown", err=True)
     well = {one["id"] for one in found if one["done"] and not one["unchecked"]}
@@ -221,17 +221,15 @@ def _goes_on(one: Mapping[str, Any]) -> bool:
 def _show(line: str, *, moving: bool) -> None:
     """Print progress; on a terminal, overwrite the line of a running backfill."""
     live = sys.stdout.isatty()
-    click.echo(
-        f"\r\x1b[K{escape_control_characters(line)}" if live else escape_control_characters(line),
-        nl=not (live and moving),
-    )
+    click.echo(f"\r\x1b[K{line}" if live else line, nl=not (live and moving))
 
 
-def _line(one: Mapping[str, Any]) -> str:
+def _line(found: Mapping[str, Any]) -> str:
+    one = visible_in(dict(found), escape_line)
     rows, based = one["rows"], one["kind"] == "bootstrap"
-    if one["done"] and (found := one["preview"]) is not None:
-        counts = ", ".join(f"{found[what]} {what}" for what in ("missing", "extra", "different"))
-        return "\n  ".join((f"{one['table']}: a repair would change {counts}", *found["keys"]))
+    if one["done"] and (preview := one["preview"]) is not None:
+        counts = ", ".join(f"{preview[what]} {what}" for what in ("missing", "extra", "different"))
+        return "\n  ".join((f"{one['table']}: a repair would change {counts}", *preview["keys"]))
     if one["done"]:
         text = "the new base is complete" if based else "the rows are in the change log"
         return f"{one['table']}: {rows} rows read, {text}{_describe_checks(one)}"

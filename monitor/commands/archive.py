@@ -10,7 +10,7 @@ import click
 
 from monitor.cli.client import get_list, send_post, service_address
 from monitor.cli.options import Duration, service_options, who_option
-from monitor.display_text import say
+from monitor.display_text import say, say_lines
 from pipeline.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def backtest(
         registered = counted_windows(get_list(service_address(server, config), "/v1/archives"))
     except UnreachableError as error:
         registered = ()
-        say(f"{error}; only windows of the config count", err=True)
+        say_lines(f"{error}; only windows of the config count", err=True)
     found = run_backtests(load_config(config), tables, registered, trial)
     results = [{"table": table, **_day(day)} for table, days in found for day in days]
     if as_json:

@@ -12,7 +12,7 @@ from monitor.config.model import Config
 from monitor.config.sections import column_faults, own_faults, plugin_faults
 from monitor.config.text import build_config_error, locate_faults, parse_mapping, read_text
 from monitor.config.warnings import config_warnings, exposed_files
-from monitor.display_text import say
+from monitor.display_text import say, say_lines
 from pipeline.spark import jars
 
 
@@ -34,7 +34,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     after everything else, because the lake must be read for them.
     """
     if as_schema:
-        say(json.dumps(config_schema(), indent=2))
+        say_lines(json.dumps(config_schema(), indent=2))
         return
     found = load_config(config, _further_faults)
     text = read_text(config)
@@ -58,7 +58,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
         say(json.dumps(facts))
         return
     for doubt in facts.pop("warnings"):
-        say(f"warning: {doubt}", err=True)
+        say_lines(f"warning: {doubt}", err=True)
     say(f"{config} is valid" if not doubts else f"{config} is valid; see the warnings")
     for name, value in list(facts.items())[1:]:
         say(f"  {name}: {', '.join(value) if isinstance(value, list) else value}")

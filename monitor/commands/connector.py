@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from monitor.cli.options import UNKNOWN
-from monitor.display_text import say
+from monitor.display_text import say, say_lines
 from pipeline.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
         try:
             lines = _applied(registration, as_json=as_json) if applies else _wanted(registration)
         except UnreachableError as error:
-            say(str(error), err=True)
+            say_lines(str(error), err=True)
             if as_json:
                 say(json.dumps({"error": str(error)}))
             sys.exit(UNKNOWN)
-        say("\n".join(lines))
+        say_lines("\n".join(lines))
 
 
 def _wanted(registration: "Registration") -> list[str]:

@@ -76,7 +76,8 @@ def doctor(config: Path, worker: Path | None, outage: timedelta, as_json: bool) 
         findings = [asdict(finding) for finding in examination.findings]
         say(json.dumps({"findings": findings, "unasked": unreachable}))
     else:
-        say("\n".join(_lines(examination)))
+        for line in _lines(examination):
+            say(line)
     sys.exit(REFUSED if examination.refused else UNASKED if examination.unasked else 0)
 
 

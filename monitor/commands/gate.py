@@ -14,7 +14,7 @@ from monitor.cli.client import get_mapping, service_address
 from monitor.cli.offline_status import format_status, read_last_status
 from monitor.cli.options import Duration, cut_option, cut_parameter, service_options
 from monitor.config.location import read_location
-from monitor.display_text import say
+from monitor.display_text import say, say_lines
 from pipeline.errors import UnreachableError
 
 LONGEST, YEAR = 60.0, timedelta(days=365)
@@ -71,14 +71,15 @@ def gate(
             service_address(server, config), question, wait.total_seconds(), patient=patient
         )
     except UnreachableError as error:
-        say(str(error), err=True)
+        say_lines(str(error), err=True)
         _understood(cut, read_location(config).zone if server is None else ZoneInfo("UTC"))
         if server is None:
             _unwatched(read_last_status(config, stage, tables), as_json=as_json)
         elif as_json:
             say(json.dumps({"state": "unknown", "ready": False, "error": str(error)}))
         sys.exit(EXITS["unknown"])  # without an answer the gate is not open, even with a proof
-    say(json.dumps(answer) if as_json else "\n".join(answer_lines(answer)))
+    for line in [json.dumps(answer)] if as_json else answer_lines(answer):
+        say(line)
     sys.exit(EXITS[answer["state"]])
 
 
@@ -113,7 +114,8 @@ def _unwatched(known: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         say(json.dumps({"state": "unknown", "ready": False, "last_known": known}))
         return
-    say("\n".join(["UNKNOWN: no service monitors the tables", *format_status(known)]))
+    for line in ("UNKNOWN: no service monitors the tables", *format_status(known)):
+        say(line)
 
 
 def answer_lines(answer: dict[str, Any]) -> list[str]:

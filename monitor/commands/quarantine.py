@@ -14,7 +14,7 @@ import msgspec
 
 from monitor.cli.client import get_mapping, send_post, service_address
 from monitor.cli.options import service_options, who_option
-from monitor.display_text import say
+from monitor.display_text import escape_line, say, say_lines
 from pipeline.errors import ConfigError
 
 PACE = 1.0  # seconds between two looks
@@ -58,7 +58,7 @@ def list_(
     if more > 0:
         say(f"and {more} more are open")
     for one in found["tables"]:
-        _say(_book(one))
+        _say(escape_line(_book(one)))
     if not found["changes"] and not found["open"]:
         say("no message is in quarantine")
 
@@ -94,7 +94,7 @@ def show(
     _say(_line(found))
     for name in ("key", "schema_id", "unread"):
         if found[name] is not None:
-            _say(f"{name}: {found[name]}")
+            _say(escape_line(f"{name}: {found[name]}"))
     if not found["kept"]:
         say("its bytes were not kept: it was empty, or a standard keeps it out of the lake")
     elif not found["in_topic"]:
@@ -160,7 +160,7 @@ def resend(
     base = service_address(server, config)
     found = send_post(base, "/v1/resubmissions", "change", said | what)
     found = _wait_for_end(base, found["id"]) if wait else found
-    _say(json.dumps(found) if as_json else _became(found))
+    _say(json.dumps(found) if as_json else escape_line(_became(found)))
     if found["ended"] and found["batch"] is None:
         sys.exit(REFUSED)
 
@@ -191,7 +191,7 @@ def _wait_for_end(base: str, id_: str) -> dict[str, Any]:
 def _say(text: str) -> None:
     """Print *text* without control characters: a message may contain anything."""
     shown = (x if x.isprintable() or x in "\n\t" else ascii(x)[1:-1] for x in text)
-    say("".join(shown))
+    say_lines("".join(shown))
 
 
 def _write(out: Path, found: Mapping[str, Any]) -> None:
@@ -226,9 +226,8 @@ def _line(one: Mapping[str, Any]) -> str:
     size = f"{one['bytes']} bytes" if one["bytes"] else "bytes not kept"
     head = f"{one['id']}: {one['state']}, of {of}, {size}, landed {one['received']}"
     made = one["correction"]
-    if made is None:
-        return f"{head}\n  {why}"
-    return f"{head}\n  {why}\n  {_became(made)}"
+    lines = [head, why] if made is None else [head, why, _became(made)]
+    return "\n  ".join(map(escape_line, lines))
 
 
 def _became(made: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from monitor.cli import options as copy_lines
 from monitor.cli.client import get_list, get_mapping, quote_name, service_address
 from monitor.cli.offline_status import format_status, read_last_status
 from monitor.cli.options import service_options
-from monitor.display_text import say, visible_in
+from monitor.display_text import escape_line, say, visible_in
 from pipeline.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def status(*, incident: str, config: Path, server: str | None, as_json: bool) ->
     base = service_address(server, config)
     if incident:
         one = get_mapping(base, f"/v1/incidents/{quote_name(incident)}", "differing")
-        say(json.dumps(one)) if as_json else _show_incident(visible_in(one))
+        say(json.dumps(one)) if as_json else _show_incident(one)
         return
     try:
         tables, incidents = get_list(base, "/v1/tables"), get_list(base, "/v1/incidents")
@@ -49,7 +49,8 @@ def status(*, incident: str, config: Path, server: str | None, as_json: bool) ->
     from rich.console import Console  # noqa: PLC0415  - help draws no table
     from rich.text import Text  # noqa: PLC0415
 
-    tables, incidents, turning = visible_in(tables), visible_in(incidents), visible_in(turning)
+    tables, incidents = visible_in(tables, escape_line), visible_in(incidents, escape_line)
+    turning = visible_in(turning, escape_line)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else UNLIMITED)
     if not turning["turning"]:
         why = f"the states below are outdated: {turning['why']}"

@@ -190,6 +190,7 @@ def test_status_of_thousands_of_tables_fits_a_screen() -> None:
     [
         pytest.param(f"shop.{'orders_' * 20}", f"shop.{'orders_' * 20}", id="longer than a line"),
         pytest.param("shop.\x1b[2Jt", "shop.\\x1b[2Jt", id="an escape"),
+        pytest.param("shop.t\nshop.u", "shop.t\\nshop.u", id="a line break"),
     ],
 )
 def test_f191_f163_status_in_a_pipe_shows_a_name_whole_and_harmless(name: str, shown: str) -> None:

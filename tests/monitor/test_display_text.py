@@ -15,7 +15,9 @@ from monitor import runtime
 from monitor.display_text import (
     did_you_mean,
     escape_control_characters,
+    escape_line,
     say,
+    say_lines,
     similar_names,
     visible_in,
 )
@@ -56,6 +58,15 @@ def test_f163_a_verb_writes_such_a_name_so_that_it_can_be_read(
     say(EVIL, err=True)
 
     assert capsys.readouterr() == (f"{SHOWN}\n", f"{SHOWN}\n")
+
+
+def test_a_value_begins_no_line_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    say("note=x\nshop.orders: READY\r\n", err=True)
+    say_lines(f"two faults:\n{EVIL}", err=True)
+
+    _, said = capsys.readouterr()
+    assert said.splitlines() == ["note=x\\nshop.orders: READY\\r\\n", "two faults:", SHOWN]
+    assert visible_in({"a": ["b\nc"]}, escape_line) == {"a": ["b\\nc"]}
 
 
 def test_f163_so_does_the_log_and_its_tracebacks(console: StringIO) -> None:

@@ -165,6 +165,19 @@ def test_the_verb_shows_the_same(server: str) -> None:
     assert "  mirror      version" in lost.output
 
 
+def test_a_value_begins_no_line_of_the_verb(traced: TracedLake, server: str) -> None:
+    forged = 'x\ndb.t ["2"] in s/db.t: MERGED\r\n  what to do: nothing'
+    traced.source.put("2", {"id": 2, "name": forged})
+
+    said = verb(server, "2").output.splitlines()
+
+    assert [line for line in said if line.startswith("db.t ")] == [
+        'db.t ["2"] in s/db.t: DIFFERENT'
+    ]
+    (shown,) = (line for line in said if line.startswith("  source "))
+    assert shown.endswith('name=x\\ndb.t ["2"] in s/db.t: MERGED\\r\\n  what to do: nothing')
+
+
 def mask_name(column: str) -> str:
     return "column.mask" if column == "db.t.name" else ""
 
