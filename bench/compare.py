@@ -1,7 +1,7 @@
 """Measures `sluice compare` on a table that changes, beside two other tools.
 
     python -m bench.compare --rows 1000000
-    python -m bench.compare --rows 10000000 --rounds 1 --checks 0
+    python -m bench.compare --rows 10000000 --rounds 1 --checks 0 --busy 0s
 
 A real MySQL holds the table. Its mirror is Delta, and is written and merged by the product's own
 code; only Kafka and the collector are left out. A process changes rows in MySQL, and lands and
@@ -112,7 +112,7 @@ sources:
     prefix: {source}
     follow_collector: false
     collector: {{kind: bench.kit.collector, url: none, connector: none}}
-    options: {{limits: {{call: 60s, statement: 30s}}}}
+    options: {{limits: {{call: 60s, statement: 30s, busy: {busy}}}}}
 """
 
 
@@ -259,6 +259,7 @@ class Ground:
     folder: Path
     mysql: MySQL
     work: Workload
+    busy: str = "500ms"
     checkpoint: Checkpoint = field(init=False)
 
     @property
@@ -294,7 +295,8 @@ class Ground:
         password = self.folder / "password"
         password.write_text("sluice", encoding="utf-8")
         password.chmod(0o600)
-        text = CONFIG.format(lake=self.lake, source=SOURCE, port=self.mysql.port, password=password)
+        known = {"lake": self.lake, "port": self.mysql.port, "password": password}
+        text = CONFIG.format(source=SOURCE, busy=self.busy, **known)
         self.config.write_text(text, encoding="utf-8")
         click.echo(f"  {work.rows:,} rows on both sides after {time.monotonic() - began:.0f} s")
 
@@ -544,6 +546,7 @@ def judge_ranges(ground: Ground, verdicts: int) -> None:
 @click.option("--watch", default=120.0, help="Seconds of the checks' own pace; 0: none.")
 @click.option("--others/--no-others", default=True, help="Measure the other tools, too.")
 @click.option("--queries/--no-queries", default=True, help="Measure point queries, too.")
+@click.option("--busy", default="500ms", help="limits.busy of the source; 0s: no limit.")
 @click.option("--dir", "folder", default=Path("build/bench/compare"), type=Path)
 def main(
     *,
@@ -554,6 +557,7 @@ def main(
     watch: float,
     others: bool,
     queries: bool,
+    busy: str,
     folder: Path,
 ) -> None:
     """Measure one comparison of a whole table."""
@@ -566,7 +570,7 @@ def main(
     )
     mysql.start()
     try:
-        ground = Ground(folder, mysql, workload(rows, changes))
+        ground = Ground(folder, mysql, workload(rows, changes), busy)
         ground.prepare()
         with ground.changing():
             if watch:
