@@ -714,3 +714,34 @@ def test_wrong_rows_that_are_too_many_are_found_again_by_their_ranges(world: Fak
     assert mended[-1].ruling.outcome is Outcome.PASS
     assert mended[-1].verified is not None
     assert mended[-1].verified.oldest is not None
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pytest.param([*range(1, 401)], id="without gaps"),
+        pytest.param([*range(1, 401), 2**62], id="one far above"),
+        pytest.param([*range(1, 201), *range(7 << 50, (7 << 50) + (200 << 22), 1 << 22)], id="two"),
+        pytest.param([number**2 for number in range(400)], id="ever sparser"),
+    ],
+)
+def test_a_lap_reads_each_row_once_however_ids_lie(ids: list[int]) -> None:
+    """For two weeks after the first lap, in cycles of two hours, with laps of 6.3 days."""
+    world, block = FakeWorld(columns={ONE: VALUED, TWO: VALUED}), 16
+    world.alter(ONE, v="int")
+    world.alter(TWO, v="int")
+    world.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in ids))
+    world.catch_up()
+    cycles(world, 12, block_rows=block, newest=0)
+    rows, seen = list[int](), ""
+    for _ in range(14 * 12):
+        world.time += timedelta(hours=2)
+        world.catch_up()
+        run_probe(Check(NAME, Values(block_rows=block), TABLE), world)
+        memory = world.memory[NAME]
+        if memory["began"] != seen:
+            seen = memory["began"]
+            rows.append(sum(one["rows"] for one in memory["looks"]))
+
+    assert 1.8 <= sum(rows) / (2 * len(ids)) <= 3
+    assert max(rows) <= 2 * 4 * block
