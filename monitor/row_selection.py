@@ -10,8 +10,9 @@ Both ends of a range are inclusive.
 import base64
 import json
 import re
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from shlex import quote
 
@@ -22,6 +23,7 @@ from pipeline.backfill_state import RowSelection, SelectedKey, SelectedRange
 from pipeline.errors import ConfigError
 from pipeline.formats.json_text import canonical_key
 from pipeline.model import Shard, Table
+from pipeline.row_digest import name_key
 from pipeline.schema.model import Column
 from pipeline.sources.condition import Condition, list_values, require_known
 
@@ -33,6 +35,8 @@ _RANGE = re.compile(r"\s*(?P<first>-?\d+)\s*\.\.\s*(?P<last>-?\d+)\s*")
 LONGEST_ID = 20  # characters of a 64-bit integer, with or without a sign
 _WHOLE = re.compile(r"-?\d+")
 _HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
+_DIGITS = re.compile(r"(?:[0-9a-f]{2})+")
+_UNITS = timedelta(days=1), timedelta(milliseconds=1), timedelta(microseconds=1)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -74,7 +78,7 @@ def select_failed_rows(
 ) -> RowSelection:
     """The rows that *fails* name; they may be some of those that are wrong.
 
-    *columns* are the source's, as far as they are known: `values` writes bytes in digits.
+    *columns* are the source's, as far as they are known: `values` writes keys for people.
 
     Raises:
         ConfigError: they name none.
@@ -142,7 +146,7 @@ def _spelled(column: Column | None, text: str) -> str:
     if str(column) == "UUID":
         return text.lower()
     hexadecimal = _HEX.fullmatch(text) or _UUID.fullmatch(text)
-    if not _is_binary(column) or hexadecimal is None:
+    if column.dialect.lake_type(column) != "binary" or hexadecimal is None:
         return text
     data = bytes.fromhex(text.removeprefix("0x").replace("-", ""))
     made = base64.b64encode(data).decode()
@@ -151,17 +155,37 @@ def _spelled(column: Column | None, text: str) -> str:
 
 
 def _compared_key(table: Table, text: str, columns: Sequence[Column]) -> SelectedKey:
-    """The key that `values` names: as the change log has it, but bytes as hexadecimal digits."""
+    """The key that `values` names for people, as the change log has it."""
     known, found = {column.name: column for column in columns}, _key(table, text)
     values = [
-        _spelled(column, f"0x{value}" if column and _is_binary(column) else value)
-        for column, value in zip(map(known.get, table.key), json.loads(found.values), strict=True)
+        _wire_text(known.get(name), value)
+        for name, value in zip(table.key, json.loads(found.values), strict=True)
     ]
     return SelectedKey(canonical_key(values, "", "", unique=True), found.shard)
 
 
-def _is_binary(column: Column) -> bool:
-    return column.dialect.lake_type(column) == "binary"
+def _wire_text(column: Column | None, text: str) -> str:
+    """How the change log writes the value that is *text* for people; *text* if none is known."""
+    if column is None:
+        return text
+    for wire in _possible_wire_texts(text):
+        (typed,) = column.dialect.values(column, pa.array([wire], pa.string())).to_pylist()
+        (name,) = name_key([typed])
+        if name in (text, f"{text}+00:00"):  # a source may leave out that its times are UTC
+            return wire
+    return text
+
+
+def _possible_wire_texts(text: str) -> Iterator[str]:
+    """Bytes are base64, dates are days, and times are ms, us or ISO 8601."""
+    yield text
+    if _DIGITS.fullmatch(text):
+        yield base64.b64encode(bytes.fromhex(text)).decode()
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+        past = moment.replace(tzinfo=moment.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+        yield from (str(past // unit) for unit in _UNITS)
+        yield f"{moment.replace(tzinfo=None).isoformat()}Z"
 
 
 def _key(table: Table, text: str) -> SelectedKey:

@@ -120,6 +120,33 @@ def test_what_checks_name_is_read_in_the_shards_they_name() -> None:
             ["17", "AP8="],
             id="bytes",
         ),
+        pytest.param(
+            (MySqlColumn("a", "DATE"), MySqlColumn("b", "DATETIME", length=3)),
+            '["shop","shop.t_0","2026-03-01","2026-03-01 10:00:00.500000"]',
+            ["20513", "1772359200500"],
+            id="a day and milliseconds",
+        ),
+        pytest.param(
+            (MySqlColumn("a", "TIMESTAMP"), MySqlColumn("b", "DATETIME", length=6)),
+            '["shop","shop.t_0","2026-03-01 10:00:00+00:00","2026-03-01 10:00:00"]',
+            ["2026-03-01T10:00:00Z", "1772359200000000"],
+            id="an instant and microseconds",
+        ),
+        pytest.param(
+            (MySqlColumn("a", "TIMESTAMP"), MySqlColumn("b", "BIGINT")),
+            '["shop","shop.t_0","2026-03-01 10:00:00","7"]',
+            ["2026-03-01T10:00:00Z", "7"],
+            id="an instant without its zone",
+        ),
+        pytest.param(
+            (
+                MySqlColumn("a", "VARCHAR", length=20),
+                MySqlColumn("b", "DECIMAL", length=5, scale=2),
+            ),
+            '["shop","shop.t_0","2026-03-01","1.50"]',
+            ["2026-03-01", "1.50"],
+            id="a text and a decimal",
+        ),
     ],
 )
 def test_rows_that_a_comparison_names_by_keys_are_read_by_these(
