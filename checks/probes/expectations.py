@@ -205,6 +205,12 @@ class Expectations:
         held += [("*", Held(self.suite, {}, self.modules))] if self.suite else []
         return tuple(InvariantRule(name, ((NAME, one),)) for name, one in held)
 
+    def doubts(self) -> Iterator[str]:
+        """Yield each setting without effect, behind its key."""
+        if not self.suite and not self.suites:
+            given = [name for name in ("modules", "gate") if getattr(self, name)]
+            yield from (f"{one}: has no effect without `suite` or `suites`" for one in given)
+
     def mistakes(self) -> Iterator[str]:
         """Yield each expectation that cannot be evaluated on any table, behind its key."""
         if self.suite or self.suites:

@@ -253,6 +253,8 @@ def test_an_invariant_may_have_suites_of_tables_by_pattern(suite: Path) -> None:
         ("volatility: {weeks: 12, interval: 14d}", ""),
         ("day_counts: {fields: [total]}", "fields: are added up only by named dates; name these"),
         ("day_counts: {fields: [total], columns: [day]}", ""),
+        ("expectations: {gate: true}", "gate: has no effect without `suite` or `suites`"),
+        ("expectations: {modules: [a.b]}", "modules: has no effect without `suite` or `suites`"),
         ("plaintext: {clear: [mail]}", "clear: has no effect unless columns has '*'; add it, or"),
         ("plaintext: {clear: [a], columns: [b]}", "clear: has no effect unless columns has '*'; "),
         ("plaintext: {clear: [a], columns: ['*']}", ""),
