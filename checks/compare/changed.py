@@ -110,6 +110,7 @@ class ChangedLook:
     ``newest`` are the newest ids of each shard, once the looks are explained.
     ``since`` is when the looking began again, because the change log had dropped batches of the
     segment; None if it has all.
+    ``left`` are rows to be looked at again that wait for their turn: they are too many at once.
     """
 
     looks: tuple[Look, ...]
@@ -121,6 +122,7 @@ class ChangedLook:
     landed: int = -1
     newest: Mapping[Shard, NewestIds] = field(default_factory=dict)
     since: datetime | None = None
+    left: tuple[Suspect, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -136,13 +138,14 @@ class ChangedLook:
         values |= {"emptied": sorted(map(str, self.emptied)), "landed": self.landed}
         since = self.since.isoformat() if self.since else None
         values |= {"newest": dump_newest(self.newest), "since": since}
+        values |= {"left": dump_suspects(self.left)}
         return {"looks": looks, **values}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
         """Read back what :meth:`dumps` wrote; shards that are gone are left out.
 
-        Earlier versions wrote no ``unread``, no ``landed``, no ``newest`` and no ``since``.
+        Earlier versions wrote no ``unread``, ``landed``, ``newest``, ``since`` and ``left``.
         """
         looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
         held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
@@ -152,7 +155,8 @@ class ChangedLook:
         rest, landed = LogSegment.loads(raw["rest"]), raw.get("landed", -1)
         newest = load_newest(raw.get("newest", {}), table)
         since = datetime.fromisoformat(raw["since"]) if raw.get("since") else None
-        return cls(looks, raw["rows"], rest, held, emptied, unread, landed, newest, since)
+        left = load_suspects(raw.get("left", ()), table)
+        return cls(looks, raw["rows"], rest, held, emptied, unread, landed, newest, since, left)
 
     def describe_unread(self) -> str:
         """Which rows were not looked at by their keys, and why; empty if all were."""
@@ -219,13 +223,15 @@ class ChangedProgress:
     ) -> "ChangedProgress":
         """The progress after *look*, whose rows are verified but for *pending* and *wrong*.
 
+        The first of them have their turn first.
+
         The rows that are left belong to this segment or an earlier one.  If none was left before,
         all are of this one, and everything before it is verified.
         """
         if look.since is not None:
             fresh = replace(self, since=look.since, looked=None, through=None)
             return fresh.settled(replace(look, since=None), pending, wrong)
-        pending, wrong = tuple(sorted(set(pending))), tuple(sorted(set(wrong)))
+        pending, wrong = tuple(dict.fromkeys(pending)), tuple(dict.fromkeys(wrong))
         left = {*pending, *wrong}
         looked = look.held if look.whole and look.held else self.looked
         through = self.through
@@ -247,14 +253,15 @@ def look_at_changes(
     comparison: Comparison,
     progress: ChangedProgress,
     most: int,
-    known: Iterable[Suspect] = (),
+    known: Sequence[Suspect] = (),
     newest: Mapping[Shard, tuple[NewestIds, int]] = NO_IDS,
 ) -> ChangedLook:
     """Look at pending rows, and at *most* so many rows with them that were changed since.
 
     Rows that are *known* to be wrong are looked at, too, and are not counted.  So are at *most* so
     many of the *newest* rows of each shard, with the highest id at its source: a changed row among
-    them is read once.
+    them is read once.  Of the pending and of the known ones it is those that *comparison* reads at
+    once, and the others are left.
 
     Raises:
         ProofError: a shard has no column of ids by what has landed.
@@ -269,7 +276,9 @@ def look_at_changes(
         segment = replace(segment, after=dropped)
     elif segment.last is None:  # later rounds must not begin the lap again
         emptied = world.log().emptied_shards(table, segment.after, segment.until)
-    room = max(most - len(progress.pending), 1)
+    every, at_once = (*progress.pending, *known), comparison.at_once
+    pending, again = progress.pending[:at_once], [*known][:at_once]
+    room = max(most - len(pending), 1)
     keys = world.log().changed_keys(
         table, segment.after, segment.until, above=segment.last, most=room
     )
@@ -277,7 +286,7 @@ def look_at_changes(
     if len(keys) >= room:
         rest = replace(segment, last=(keys[-1][0].source, keys[-1][0].name, keys[-1][1]))
     ids: dict[Shard, set[int]] = {}
-    for shard, id_ in progress.pending:
+    for shard, id_ in pending:
         ids.setdefault(shard, set()).add(id_)
     unread = list[tuple[Shard, str]]()
     for shard in comparison.columns:
@@ -288,6 +297,8 @@ def look_at_changes(
                 unread.append((shard, key))
             else:
                 ids.setdefault(shard, set()).add(number)
+    read = {*again, *((shard, id_) for shard, some in ids.items() for id_ in some)}
+    left = tuple(one for one in dict.fromkeys(every) if one not in read)
     looks, reached = list[Look](), dict[Shard, NewestIds]()
     for shard, (own, highest) in newest.items():
         first, end = own.span(highest, ids.get(shard, ()))
@@ -297,7 +308,7 @@ def look_at_changes(
             ids[shard] = {id_ for id_ in ids.get(shard, ()) if not first <= id_ < end}
         reached[shard] = NewestIds(end - 1, highest)
     rows = sum(map(len, ids.values())) + sum(look.ranges for look in looks)
-    for shard, id_ in known:
+    for shard, id_ in again:
         ids.setdefault(shard, set()).add(id_)
     looks += [
         comparison.look_at_rows(shard, sorted(some), segment.after)
@@ -305,7 +316,8 @@ def look_at_changes(
         if some
     ]
     return ChangedLook(
-        tuple(looks), rows, rest, segment.held, emptied, tuple(unread), landed, reached, since
+        *(tuple(looks), rows, rest, segment.held, emptied, tuple(unread), landed, reached),
+        *(since, left),
     )
 
 
@@ -317,6 +329,14 @@ def dump_newest(newest: Mapping[Shard, NewestIds]) -> dict[str, list[int]]:
 def load_newest(raw: Mapping[str, Sequence[int]], table: Table) -> dict[Shard, NewestIds]:
     """Read back what :func:`dump_newest` wrote; shards that are gone are left out."""
     return {one: NewestIds(*raw[str(one)]) for one in table.shards if str(one) in raw}
+
+
+def find_newest(
+    memory: Mapping[str, Any], table: Table, highest: Mapping[Shard, int]
+) -> dict[Shard, tuple[NewestIds, int]]:
+    """The newest ids of each shard, from now on where none are known, and its *highest* id."""
+    known = load_newest(memory.get("newest", {}), table)
+    return {shard: (known.get(shard, NewestIds(top, top)), top) for shard, top in highest.items()}
 
 
 def unexplained_rows(comparison: Comparison, look: ChangedLook, ended: datetime) -> RowSuspects:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from checks.counting import MOST_OPEN, NARROWER, Suspect
+from checks.counting import AGAIN, MOST_OPEN, NARROWER, Suspect
 from checks.ranges import EVEN_IDS, FLOOR, UNSIGNED_CEILING, Blocks, IdScale, divide_range
 from checks.world import Range
 from pipeline.clocks import has_passed
@@ -181,6 +181,34 @@ class RangeDebt:
     def ids(self, of: int, per_row: float) -> float:
         """How many *of* the ids of the shard are due, with *per_row* ids for a row."""
         return max(self.lap * of, self.rows * per_row)
+
+
+@dataclass(frozen=True, slots=True)
+class NextBlocks:
+    """What decides which ranges of a shard are next.
+
+    ``failed`` counts the attempts before.  ``share`` is how many older blocks it may be.
+    ``debt`` is what is due of them.  ``learned`` is how the ids lie, if that is known.
+    """
+
+    shard: Shard
+    coverage: Coverage
+    pace: timedelta
+    failed: int
+    share: int
+    debt: RangeDebt
+    learned: LearnedScale | None
+
+    @property
+    def again(self) -> int:
+        """How many open ranges are looked at, too."""
+        return int(AGAIN // NARROWER**self.failed)
+
+
+def share_ranges(ranges: int, shards: int, number: int) -> int:
+    """The share of one shard in *ranges*; those that cannot be divided go to the first numbers."""
+    each, more = divmod(ranges, shards)
+    return each + (number % shards < more)
 
 
 def divide_ids(wanted: float, size: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ One look takes three steps, with a wait for the next heartbeat between them.
    unless a change of it has landed since, or the source says something else by now.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,7 +36,8 @@ from checks.counting import (
     judge_suspect,
     touched_suspects,
 )
-from checks.world import MirrorSide, Range, TableQueries, World
+from checks.model import Undecided
+from checks.world import Range, TableQueries, World
 from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
 from pipeline.finding import Effect
 from pipeline.formats.json_text import parse_key
@@ -102,6 +103,20 @@ def choose_columns(
     described = {one.name for one in schema.columns}
     left_out |= dict.fromkeys(sorted(server.keys() - described), "the log does not describe it")
     return ComparedColumns(tuple(columns), left_out, schema.order)
+
+
+def choose_all_columns(table: Table, world: World) -> dict[Shard, ComparedColumns] | Undecided:
+    """The compared columns of each shard, or why one has none."""
+    columns = dict[Shard, ComparedColumns]()
+    for shard in table.shards:
+        schema = world.schema(shard)
+        if schema is None:
+            return Undecided("no_schema", f"no columns of {shard} have landed yet")
+        columns[shard] = choose_columns(table, shard, schema, world)
+        if not columns[shard].columns:
+            why = next(iter(columns[shard].left_out.values()), "it has none")
+            return Undecided("unsupported", f"no column of {shard} can be compared: {why}")
+    return columns
 
 
 def describe_left_out(columns: Mapping[Shard, ComparedColumns]) -> str:
@@ -291,7 +306,7 @@ class Comparison:
     """One table in one round: its columns are those of the newest landed schema of each shard.
 
     ``known`` are changes that were read in this round, by shard and batches.  ``together`` asks
-    the two sides of ranges.
+    the two sides of ranges.  A source is asked for ``at_once`` rows by their ids; None: for all.
     """
 
     table: Table
@@ -301,6 +316,7 @@ class Comparison:
         default_factory=dict, repr=False
     )
     together: Together = ask_one_by_one
+    at_once: int | None = None
 
     @property
     def asked(self) -> dict[str, list[str]]:
@@ -341,7 +357,7 @@ class Comparison:
         """
         mirror, columns = self.world.mirror(self.table), self.columns[shard].columns
         there = mirror.id_digests(shard, self._id, ids, columns, since)
-        here = self._source(shard).id_digests(shard, self._id, ids, columns)
+        here = self._digests_at_source(shard, ids)
         spans = [(id_, id_ + 1) for id_ in ids]
         looks = [RangeLook(*one) for one in zip(spans, there, here, strict=True)]
         differing = tuple(one for one in looks if not one.equal)
@@ -455,15 +471,16 @@ class Comparison:
     def read_again(self, suspects: Iterable[Suspect], tries: int) -> RowSuspects:
         """Read the *suspects* at their source."""
         ordered, landed = sorted(suspects), self.world.landed_batch()
-        return RowSuspects(self._digests(ordered, self._source), landed, self.world.clock(), tries)
+        rows = self._digests(ordered, self._digests_at_source)
+        return RowSuspects(rows, landed, self.world.clock(), tries)
 
     def judge(self, seen: RowSuspects) -> dict[Suspect, SuspectState]:
         """What became of each suspect; only for a mirror that is newer than *seen*."""
         ordered = sorted(one for one in seen.rows if one[0] in self.columns)
-        there = self._digests(ordered, lambda _: self.world.mirror(self.table))
+        there = self._digests(ordered, self._digests_in_mirror)
         differ = [one for one in ordered if there[one] != seen.rows[one]]
         touched = touched_suspects(self.table, self.world, differ, seen.landed)
-        return judge_rows(seen, there, self._digests(differ, self._source), touched)
+        return judge_rows(seen, there, self._digests(differ, self._digests_at_source), touched)
 
     def differing_columns(self, suspects: Iterable[Suspect]) -> dict[Suspect, tuple[str, ...]]:
         """Names of the columns in which each row differs now; of the first ``MOST_NARROWED``."""
@@ -472,7 +489,11 @@ class Comparison:
         for shard, rows in groupby(ordered, key=lambda one: one[0]):
             ids, columns = [id_ for _, id_ in rows], self.columns[shard].columns
             there = mirror.column_digests(shard, self._id, ids, columns)
-            here = self._source(shard).column_digests(shard, self._id, ids, columns)
+            here = [
+                one
+                for some in self._in_parts(ids)
+                for one in self._source(shard).column_digests(shard, self._id, some, columns)
+            ]
             for id_, own, other in zip(ids, here, there, strict=True):
                 wrong = (a != b for a, b in zip(own, other, strict=True))
                 found[shard, id_] = tuple(one.name for one in compress(columns, wrong))
@@ -485,15 +506,26 @@ class Comparison:
     def _source(self, shard: Shard) -> TableQueries:
         return self.world.source(shard.source)
 
+    def _in_parts(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
+        """*ids* as a source is asked for them, in one snapshot each."""
+        size = self.at_once or max(len(ids), 1)
+        return (ids[at : at + size] for at in range(0, len(ids), size))
+
+    def _digests_at_source(self, shard: Shard, ids: Sequence[int]) -> list[RangeDigest]:
+        source, columns = self._source(shard), self.columns[shard].columns
+        parts = (source.id_digests(shard, self._id, some, columns) for some in self._in_parts(ids))
+        return [one for part in parts for one in part]
+
+    def _digests_in_mirror(self, shard: Shard, ids: Sequence[int]) -> Sequence[RangeDigest]:
+        mirror = self.world.mirror(self.table)
+        return mirror.id_digests(shard, self._id, ids, self.columns[shard].columns)
+
     def _digests(
-        self, suspects: Sequence[Suspect], side: Callable[[Shard], TableQueries | MirrorSide]
+        self,
+        suspects: Sequence[Suspect],
+        read: Callable[[Shard, Sequence[int]], Sequence[RangeDigest]],
     ) -> dict[Suspect, RangeDigest]:
-        return ask_suspects(
-            suspects,
-            lambda shard, spans: side(shard).id_digests(
-                shard, self._id, [id_ for id_, _ in spans], self.columns[shard].columns
-            ),
-        )
+        return ask_suspects(suspects, lambda own, spans: read(own, [id_ for id_, _ in spans]))
 
     def _rows_before(self, look: Look, changes: Sequence[RowChange]) -> "RowsBefore":
         """The mirror's rows that *changes* are about, as they were at the look."""

@@ -25,9 +25,8 @@ from checks.compare.changed import (
     ChangedLook,
     ChangedProgress,
     LogSegment,
-    NewestIds,
     dump_newest,
-    load_newest,
+    find_newest,
     look_at_changes,
     unexplained_rows,
 )
@@ -35,7 +34,9 @@ from checks.compare.coverage import (
     Coverage,
     LapPlan,
     LearnedScale,
+    NextBlocks,
     RangeDebt,
+    Spans,
     add_spans,
     divide_ids,
     divide_spans,
@@ -45,6 +46,7 @@ from checks.compare.coverage import (
     join_disjoint,
     remove_overlapping,
     remove_spans,
+    share_ranges,
     sort_opened_first,
 )
 from checks.compare.keyed import (
@@ -54,12 +56,11 @@ from checks.compare.keyed import (
     measure_by_key,
 )
 from checks.compare.look import (
-    ComparedColumns,
     Comparison,
     Look,
     LookedAgain,
     RowSuspects,
-    choose_columns,
+    choose_all_columns,
     describe_left_out,
     look_again,
     name_columns,
@@ -174,10 +175,10 @@ class Values:
         self, table: Table, world: World, memory: Memory, fences: Fences | None
     ) -> Differences | NotYet | Undecided:
         """Begin a cycle without *fences*; else go on, as the mirror has passed the last step."""
-        columns = _choose_columns(table, world)
+        columns = choose_all_columns(table, world)
         if isinstance(columns, Undecided):
             return columns
-        comparison = Comparison(table, world, columns)
+        comparison = Comparison(table, world, columns, at_once=memory.get("at_once"))
         other = memory.get("asked") != comparison.asked  # sums of other columns mean nothing
         if other or "changed" not in memory:  # an earlier version remembered no changed rows
             found = (world.recall(table, NAME, lasting=True) or {}).get("found", [])
@@ -189,9 +190,16 @@ class Values:
         seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
         reading = Differences(fences, _describe_values(looks, changed, comparison))
-        if seen is None:
-            return self._explain(comparison, memory, looks, changed, reading)
-        return self._confirm(comparison, memory, seen, changed, reading)
+        try:
+            if seen is None:
+                return self._explain(comparison, memory, looks, changed, reading)
+            return self._confirm(comparison, memory, seen, changed, reading)
+        except SlowError:  # begin again, with fewer rows
+            opened = add_spans(memory["open"], memory["spans"])
+            fewer = {"open": opened, "at_once": self._fewer_rows(comparison)}
+            kept = {name: own for name, own in memory.items() if name != "changed"}
+            world.remember(table, NAME, {**kept, **fewer})
+            raise
 
     def _await(
         self, table: Table, world: World, memory: Memory
@@ -218,7 +226,7 @@ class Values:
         if rows > self.whole_rows:
             why = f"{table.no_ranges}, and {rows} rows are more than whole_rows: {self.whole_rows}"
             return Undecided("unsupported", why)
-        columns = _choose_columns(table, world)
+        columns = choose_all_columns(table, world)
         if isinstance(columns, Undecided):
             return columns
         each, by = rows // len(table.shards), dict[Shard, Bucketing]()
@@ -249,28 +257,32 @@ class Values:
             if found := comparison.unexplained(look):
                 left.setdefault(look.shard, []).extend(found)
         spans = sort_opened_first(left, memory["open"])
-        suspects = comparison.find_suspects(spans, self.suspects, READ)
+        most = min(self.suspects, comparison.at_once or self.suspects)
+        suspects = comparison.find_suspects(spans, most, READ)
         fresh, unread = suspects.rows, dump_spans(suspects.unread)
         ended = datetime.fromisoformat(memory["ended"])
         rows = unexplained_rows(comparison, changed, ended)
         known = load_suspects(memory["found"], comparison.table)
-        ordered = [*dict.fromkeys((*(one for one in known if one in rows.rows), *rows.rows))]
+        wrong = [one for one in known if one in rows.rows]
+        ordered = [*dict.fromkeys((*wrong, *rows.rows))]
+        most = min(self.suspects, len(wrong) + most)
         read = remove_spans(memory["ranges"], unread)  # the others keep their turn
         opened = add_spans(remove_spans(memory["open"], read), unread)
         opened = add_spans(opened, dump_spans(suspects.partly))
         memory = {
             **memory,
             "open": add_spans(opened, divide_spans(suspects.large, opened)),
-            "later": dump_suspects(ordered[self.suspects :]),
+            "later": dump_suspects(ordered[most:]),
             "spans": dump_spans(spans),
         }
-        some = {one: rows.rows[one] for one in ordered[: self.suspects]}
+        some = {one: rows.rows[one] for one in ordered[:most]}
         became = comparison.judge(replace(rows, rows=some)) if some else {}
         whole = changed.landed >= 0 or not known  # an earlier version did not look at them
         if whole and not fresh.rows and SuspectState.MOVING not in became.values():
             return self._conclude(comparison, memory, changed, reading, became)
-        again = comparison.read_again({*fresh.rows, *known, *some}, 0)
+        again = comparison.read_again({*fresh.rows, *({*known} - {*changed.left}), *some}, 0)
         comparison.world.remember(comparison.table, NAME, {**memory, "rows": again.dumps()})
+        whole = whole and not changed.left
         early = _tell_early(comparison, memory, reading, became) if whole else None
         return early or NotYet(f"reading {len(again.rows)} rows again", suspicious=True)
 
@@ -289,7 +301,7 @@ class Values:
         if moving and seen.tries + 1 < self.tries:
             again = comparison.read_again(left, seen.tries + 1)
             comparison.world.remember(comparison.table, NAME, {**memory, "rows": again.dumps()})
-            early = _tell_early(comparison, memory, reading, became)
+            early = None if changed.left else _tell_early(comparison, memory, reading, became)
             return early or NotYet(f"{len(moving)} rows keep moving", suspicious=True)
         return self._conclude(comparison, memory, changed, reading, became)
 
@@ -329,6 +341,7 @@ class Values:
         table, world = comparison.table, comparison.world
         known = {*load_suspects(memory["found"], table)}
         wrong = sorted((one for one, _ in reading.found), key=lambda one: one not in known)
+        wrong = [*dict.fromkeys((*(one for one in changed.left if one in known), *wrong))]
         kept, later = wrong[: self.suspects], load_suspects(memory["later"], table)
         # rows that are too many to be remembered keep their range open, if they are of one
         spans = {one: find_spans(memory["spans"], [one]) for one in wrong[self.suspects :]}
@@ -336,13 +349,15 @@ class Values:
         left_open = sum(len(own) for own in memory["open"].values())
         rest = [one for one, own in spans.items() if not own]
         progress = ChangedProgress.loads(memory["progress"], table)
-        progress = progress.settled(changed, (*moving, *later, *rest), kept)
+        waiting = [one for one in changed.left if one not in known]
+        progress = progress.settled(changed, (*waiting, *moving, *later, *rest), kept)
         coverage = self._covered(comparison, memory, changed)
         pressed, cause = _pressure(table, world)
         behind = self._behind(progress, world, pressed) or self._slow(coverage, memory, world)
         if behind and pressed:
             behind = f"{behind}; {pressed}"
-        behind, more = changed.describe_unread() or behind, left_open + len(later)
+        behind = changed.describe_unread() or behind
+        more = left_open + len(later) + len(changed.left)
         cause = cause if behind and not more and not reading.moving else ""
         reading = replace(reading, more=more, behind=behind, cause=cause)
         verified = _verified(progress, coverage, world.mirror(table).batch)
@@ -361,8 +376,9 @@ class Values:
         memory = {**memory, "found": dump_suspects(kept), "progress": progress.dumps()}
         memory["newest"] = dump_newest(changed.newest)
         memory["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
+        more_rows = replace(comparison, at_once=self._more_rows(comparison))
         with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
-            self._begin(comparison, memory, proof)
+            self._begin(more_rows, memory, proof)
         return reading
 
     def _prove(
@@ -450,39 +466,22 @@ class Values:
         The *proof* of the cycle that has just ended is remembered with it, unless this fails.
         """
         table, world = comparison.table, comparison.world
-        failed, opened, rotation = (
-            memory.get("failed", 0),
-            memory.get("open", {}),
-            memory.get("turn", 0),
+        kept, failed = self._carry_over(comparison, memory), memory.get("failed", 0)
+        progress, coverage = (
+            ChangedProgress.loads(kept["progress"], table),
+            _coverage(comparison, kept),
         )
-        names = {*map(str, table.shards)}  # a shard that is gone has no rows to look at
-        opened = {name: spans for name, spans in opened.items() if name in names}
-        progress, coverage = self._progress(comparison, memory), _coverage(comparison, memory)
-        kept: dict[str, Any] = {"found": memory["found"], "rows": None, "open": opened, "spans": {}}
-        kept |= {"progress": progress.dumps(), "later": [], "columns": comparison.asked}
-        kept["coverage"] = {str(shard): one.dumps() for shard, one in coverage.items()}
-        pace = self._pace(memory, world.now)
-        before = datetime.fromisoformat(memory["began"]) if "began" in memory else world.now
-        debts = self._debts(comparison, memory, world.now - before)
-        kept |= {"turn": rotation, "began": world.now.isoformat(), "pace": pace.total_seconds()}
-        kept |= {"debts": _dump_debts(debts), "newest": memory.get("newest", {})}
-        scales = {name: raw for name, raw in memory.get("scales", {}).items() if name in names}
+        debts, pace = self._debts(comparison, kept, timedelta()), timedelta(seconds=kept["pace"])
+        opened, scales, rotation = kept["open"], kept["scales"], kept["turn"]
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
         highest, handed = dict[Shard, int](), find_handed(table, world, COUNTS)
         try:
             for number, shard in enumerate(table.shards):
-                own = [(low, high) for low, high in opened.get(str(shard), ())]
                 share = share_ranges(self.ranges, len(table.shards), number - rotation)
                 raw = scales.get(str(shard))
                 learned = LearnedScale.loads(raw) if raw else None
                 due = NextBlocks(shard, coverage[shard], pace, failed, share, debts[shard], learned)
-                try:
-                    again = look_again(comparison, shard, own, due.again)
-                except SlowError:
-                    few = due.again if failed else 0  # each of many may be fast enough alone
-                    opened[str(shard)] = [[*one] for one in halve_first(own, few)]
-                    raise
-                opened[str(shard)] = [[*one] for one in again.opened]
+                again = _look_again(comparison, due, opened)
                 made = self._look(comparison, due, again, handed.get(str(shard), ()))
                 ranges[str(shard)] = [*again.ranges, *made.ranges]
                 highest[shard], debts[shard] = made.high, made.debt
@@ -490,19 +489,60 @@ class Values:
                 scales[str(shard)] = made.learned.dumps()
                 slow = slow or (f"{shard}: {made.plan.too_long}" if made.plan.too_long else "")
             most = max(self.changed_rows // NARROWER**failed, 1)
+            most = min(most, comparison.at_once or most)
             found = load_suspects(memory["found"], table)
-            newest = {} if self.newest else _newest_ids(memory, table, highest)
-            changed = look_at_changes(comparison, progress, most, found, newest)
+            newest = {} if self.newest else find_newest(memory, table, highest)
+            try:
+                changed = look_at_changes(comparison, progress, most, found, newest)
+            except SlowError:
+                kept["at_once"] = self._fewer_rows(comparison)
+                raise
         except (UnreachableError, ProofError):
-            world.remember(table, NAME, {**kept, "scales": scales, "failed": failed + 1})
+            world.remember(table, NAME, {**kept, "failed": failed + 1})
             raise
         kept["debts"] = _dump_debts(self._lend(debts, changed))
         result: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
         result |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
         result[PROOF] = proof.dumps() if proof else None
         result["turn"] = (rotation + self.ranges) % len(table.shards)
-        result |= {"ranges": ranges, "scales": scales, "slow": slow}
-        world.remember(table, NAME, {**kept, **result})
+        world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
+
+    def _carry_over(self, comparison: Comparison, memory: Memory) -> dict[str, Any]:
+        """What the next cycle needs of the *memory* of the last one; a shard may be gone since."""
+        table, coverage = comparison.table, _coverage(comparison, memory)
+        names, now = {*map(str, table.shards)}, comparison.world.now
+        opened, scales = (
+            {name: own for name, own in memory.get(kind, {}).items() if name in names}
+            for kind in ("open", "scales")
+        )
+        before = datetime.fromisoformat(memory["began"]) if "began" in memory else now
+        return {
+            "found": memory["found"],
+            "rows": None,
+            "open": opened,
+            "spans": {},
+            "later": [],
+            "progress": self._progress(comparison, memory).dumps(),
+            "newest": memory.get("newest", {}),
+            "columns": comparison.asked,
+            "at_once": comparison.at_once,
+            "coverage": {str(shard): one.dumps() for shard, one in coverage.items()},
+            "debts": _dump_debts(self._debts(comparison, memory, now - before)),
+            "scales": scales,
+            "turn": memory.get("turn", 0),
+            "began": now.isoformat(),
+            "pace": self._pace(memory, now).total_seconds(),
+        }
+
+    def _fewer_rows(self, comparison: Comparison) -> int:
+        """How many rows a source is asked for at once, after so many took too long."""
+        before = comparison.at_once or max(self.changed_rows, self.suspects)
+        return max(before // NARROWER, 1)
+
+    def _more_rows(self, comparison: Comparison) -> int | None:
+        """How many it is asked for at once after a cycle that did not; None: for all."""
+        more = 2 * (comparison.at_once or self.changed_rows + self.suspects)
+        return more if more < max(self.changed_rows, self.suspects) else None
 
     def _debts(
         self, comparison: Comparison, memory: Memory, passed: timedelta
@@ -549,7 +589,7 @@ class Values:
     def _look(
         self,
         comparison: Comparison,
-        due: "NextBlocks",
+        due: NextBlocks,
         again: LookedAgain,
         handed: Sequence[Range],
     ) -> "LookedBlocks":
@@ -612,7 +652,7 @@ class Values:
         return Blocks(low, high, max(size, self._narrowest), scale)
 
     def _learn(
-        self, comparison: Comparison, due: "NextBlocks", low: int, high: int, rows: int
+        self, comparison: Comparison, due: NextBlocks, low: int, high: int, rows: int
     ) -> LearnedScale:
         """How ids lie in the mirror; as it was known where that is good enough."""
         table, now, span = comparison.table, comparison.world.now, high - low + 1
@@ -625,7 +665,7 @@ class Values:
         return LearnedScale(now, span, scale)
 
     def _wanted_places(
-        self, due: "NextBlocks", world: World, size: int, places: int, per_row: float
+        self, due: NextBlocks, world: World, size: int, places: int, per_row: float
     ) -> float:
         """How many of the *places* of a shard are compared with its older blocks.
 
@@ -644,28 +684,6 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class NextBlocks:
-    """What decides which ranges of a shard are next.
-
-    ``failed`` counts the attempts before.  ``share`` is how many older blocks it may be.
-    ``debt`` is what is due of them.  ``learned`` is how the ids lie, if that is known.
-    """
-
-    shard: Shard
-    coverage: Coverage
-    pace: timedelta
-    failed: int
-    share: int
-    debt: RangeDebt
-    learned: LearnedScale | None
-
-    @property
-    def again(self) -> int:
-        """How many open ranges are looked at, too."""
-        return int(AGAIN // NARROWER**self.failed)
-
-
-@dataclass(frozen=True, slots=True)
 class LookedBlocks:
     """A look at ``ranges`` of a shard whose highest id is ``high``, and the ``debt`` after it.
 
@@ -680,10 +698,18 @@ class LookedBlocks:
     learned: LearnedScale
 
 
-def share_ranges(ranges: int, shards: int, number: int) -> int:
-    """The share of one shard in *ranges*; those that cannot be divided go to the first numbers."""
-    each, more = divmod(ranges, shards)
-    return each + (number % shards < more)
+def _look_again(comparison: Comparison, due: NextBlocks, opened: Spans) -> LookedAgain:
+    """Look at *opened* ranges of a shard; those that are too large are narrower in it then."""
+    name = str(due.shard)
+    own = [(low, high) for low, high in opened.get(name, ())]
+    try:
+        found = look_again(comparison, due.shard, own, due.again)
+    except SlowError:
+        few = due.again if due.failed else 0  # each of many may be fast enough alone
+        opened[name] = [[*one] for one in halve_first(own, few)]
+        raise
+    opened[name] = [[*one] for one in found.opened]
+    return found
 
 
 def _withdraw_proof(table: Table, world: World) -> None:
@@ -691,14 +717,6 @@ def _withdraw_proof(table: Table, world: World) -> None:
     memory = world.recall(table, NAME) or {}
     if memory.get(PROOF):
         world.remember(table, NAME, {**memory, PROOF: None})
-
-
-def _newest_ids(
-    memory: Memory, table: Table, highest: Mapping[Shard, int]
-) -> dict[Shard, tuple[NewestIds, int]]:
-    """The newest ids of each shard, from now on where none are known, and its *highest* id."""
-    known = load_newest(memory.get("newest", {}), table)
-    return {shard: (known.get(shard, NewestIds(top, top)), top) for shard, top in highest.items()}
 
 
 def _dump_debts(debts: Mapping[Shard, RangeDebt]) -> dict[str, list[float]]:
@@ -752,19 +770,6 @@ def _verified(
         return Verified(None, None, batch)
     through = progress.through
     return Verified(through if through and through > progress.since else None, min(known), batch)
-
-
-def _choose_columns(table: Table, world: World) -> dict[Shard, ComparedColumns] | Undecided:
-    columns = dict[Shard, ComparedColumns]()
-    for shard in table.shards:
-        schema = world.schema(shard)
-        if schema is None:
-            return Undecided("no_schema", f"no columns of {shard} have landed yet")
-        columns[shard] = choose_columns(table, shard, schema, world)
-        if not columns[shard].columns:
-            why = next(iter(columns[shard].left_out.values()), "it has none")
-            return Undecided("unsupported", f"no column of {shard} can be compared: {why}")
-    return columns
 
 
 def _describe_verified(progress: ChangedProgress, verified: Verified) -> str:

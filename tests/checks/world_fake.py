@@ -33,7 +33,7 @@ from checks.world import (
     Transaction,
 )
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
-from pipeline.errors import TooManyRowsError
+from pipeline.errors import SlowError, TooManyRowsError
 from pipeline.finding import Finding
 from pipeline.formats.json_text import canonical_key
 from pipeline.model import (
@@ -115,6 +115,7 @@ class FakeWorld:
     allowed: int = 1_000_000  # rows of one range that the source lets be counted
     listed: int = 1_000_000  # rows of one range that it lists
     refusal: Exception = TOO_MANY
+    in_time: int = 1_000_000  # rows that it reads by their ids in time
     asked: int = 0  # ranges that it was asked to count
     metadata: bool = True  # whether changes name their transactions, and those end
     based: dict[str, ShardBase] = field(default_factory=dict)
@@ -404,6 +405,8 @@ class FakeSource(ListedRows, TableQueries):
     ) -> tuple[RangeDigest, ...]:
         rows, spans = self._rows(shard), [(id_, id_ + 1) for id_ in ids]
         self.world.asked_rows += len(ids)
+        if len(ids) > self.world.in_time:
+            raise SlowError("source:shop: slow")
         return tuple(_digest(shard, rows, one, columns, self.world.contents) for one in spans)
 
     def row_digests(

@@ -123,6 +123,25 @@ def test_a_mirror_that_was_put_back_is_known_again_once_all_was_looked_at_again(
     assert known.settled(replace(look(1), rest=rest), [], []).again == again
 
 
+def test_of_rows_that_are_looked_at_again_as_many_as_are_read_at_once_have_their_turn() -> None:
+    world = FakeWorld()
+    world.commit(*((Op.CREATE, ONE, id_) for id_ in range(6)))
+    world.catch_up()
+    schema = world.schema(ONE)
+    assert schema is not None
+    columns = {ONE: choose_columns(TABLE, ONE, schema, world)}
+    comparison = Comparison(TABLE, world, columns, at_once=2)
+    pending = ((ONE, 99), (ONE, 3), (ONE, 97), (ONE, 96))
+    progress = ChangedProgress(LogSegment(-1, -1), START, pending=pending)
+    known, world.in_time = ((ONE, 90), (ONE, 80), (ONE, 97)), 2
+
+    look = look_at_changes(comparison, progress, 4, known)
+
+    assert look.left == ((ONE, 97), (ONE, 96))
+    assert sum(one.ranges for one in look.looks) == 2 + 2 + 2  # as many have changed
+    assert ChangedLook.loads(look.dumps(), TABLE).left == look.left
+
+
 def test_rows_that_are_pending_count_among_those_that_are_looked_at() -> None:
     world = FakeWorld()
     world.commit(*((Op.CREATE, ONE, id_) for id_ in range(20)))

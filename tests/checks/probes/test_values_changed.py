@@ -359,6 +359,122 @@ def test_each_changed_row_that_is_wrong_is_named_in_the_end(
     assert not isinstance(answer, Verdict) or (answer.ruling.outcome is Outcome.FAIL) == bool(wrong)
 
 
+def harm(world: FakeWorld, shard: Shard, *ids: int) -> None:
+    """Let the mirror have other values of rows than their last change."""
+    update(world, *ids, shard=shard)
+    world.catch_up()
+    for id_ in ids:
+        world.copied_contents[shard, id_] += 1000
+
+
+def repair(world: FakeWorld, *ids: int) -> None:
+    world.copied_contents |= {(ONE, id_): world.contents[ONE, id_] for id_ in ids}
+
+
+@pytest.mark.parametrize("in_time", [1, 3, 10])
+def test_rows_that_are_read_too_slowly_at_once_are_read_in_turn(in_time: int) -> None:
+    """They have become wide, and twenty of them are wrong; then another one becomes wrong."""
+    world, check = made(30), probe(newest=0)
+    in_step(NAME, check, world, 2)
+    harm(world, ONE, *range(20))
+    assert len(rule(check, world, 8)[-1].ruling.keys) == 1  # 0-19
+    world.in_time = in_time
+    found = rule(check, world, 30)
+    assert sum(one.ruling.code == "unreachable" for one in found) <= 3
+    assert Outcome.FAIL in {one.ruling.outcome for one in found[-20:]}
+
+    harm(world, TWO, 3)
+    found += rule(check, world, 60)
+
+    assert any(f"{TWO}:3" in one.ruling.keys for one in found)
+    assert sum(one.ruling.code == "unreachable" for one in found) <= 3
+    assert Outcome.PASS not in {one.ruling.outcome for one in found}
+    assert {*progress(world).wrong} == {(TWO, 3), *((ONE, id_) for id_ in range(20))}
+
+
+@pytest.mark.parametrize("in_time", [1, 3, 10])
+def test_no_pass_while_a_wrong_row_waits_for_its_turn(in_time: int) -> None:
+    """All rows are repaired but for one."""
+    world, check = made(30), probe(newest=0)
+    in_step(NAME, check, world, 2)
+    harm(world, ONE, *range(20))
+    rule(check, world, 8)
+    world.in_time = in_time
+    rule(check, world, 20)
+    repair(world, *(id_ for id_ in range(20) if id_ != 7))
+
+    found = rule(check, world, 60)
+
+    assert Outcome.PASS not in {one.ruling.outcome for one in found}
+    assert found[-1].ruling.keys == (f"{ONE}:7",)
+    assert {*progress(world).wrong} == {(ONE, 7)}
+    repair(world, 7)
+    assert rule(check, world, 12)[-1].ruling.outcome is Outcome.PASS
+
+
+def test_rows_are_read_all_at_once_again_after_a_source_was_slow(world: FakeWorld) -> None:
+    check = probe(newest=0)
+    in_step(NAME, check, world, 2)
+    world.in_time = 0
+    for _ in range(3):
+        update(world, *range(60))
+        rule(check, world, 2)
+    world.in_time = 1_000_000
+    rule(check, world, 20)
+    update(world, *range(60))
+
+    *_, last = rule(check, world, 2)
+
+    assert "and 60 changed rows" in last.ruling.reason
+
+
+slow_steps = st.lists(
+    st.tuples(
+        st.sampled_from(["update", "harm", "repair", "slow", "fail", "run"]), st.integers(0, 9)
+    ),
+    max_size=50,
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(slow_steps, st.integers(1, 6), st.integers(1, 4))
+def test_each_changed_row_that_is_wrong_is_named_in_the_end_by_a_slow_source(
+    history: list[tuple[str, int]], budget: int, in_time: int
+) -> None:
+    world, narrow = made(10), probe(changed_rows=budget, tries=2)
+    in_step(NAME, narrow, world, 2)
+    wrong = set[int]()
+    for what, id_ in history:
+        world.error = SILENT if what == "fail" else None
+        world.in_time = 1 + id_ if what == "slow" else world.in_time
+        if what == "update":
+            update(world, id_)
+            wrong -= {id_}
+        elif what == "harm":
+            harm(world, ONE, id_)
+            wrong |= {id_}
+        elif what == "repair":
+            repair(world, id_)
+            wrong -= {id_}
+        rule(narrow, world, 1)
+    world.error, world.in_time = None, in_time
+    rule(narrow, world, 50)
+
+    found = rule(narrow, world, 40)
+
+    assert {id_ for _, id_ in progress(world).wrong} == wrong
+    assert (Outcome.PASS in {one.ruling.outcome for one in found}) == (not wrong)
+    assert (Outcome.FAIL in {one.ruling.outcome for one in found}) == bool(wrong)
+    keys = {id_ for one in found for key in one.ruling.keys for id_ in ids_of(key)}
+    assert keys == wrong
+
+
+def ids_of(key: str) -> range:
+    """The ids of a key or of a run of keys."""
+    first, _, last = key.rpartition(":")[2].partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
 def test_what_an_earlier_version_remembered_is_taken_up(world: FakeWorld) -> None:
     """It knew what it had found, and nothing of changed rows or of when ranges were compared."""
     world.contents[ONE, 3] += 1
