@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import pyarrow as pa
@@ -52,6 +52,8 @@ from demo.mysql import MySQL
 from demo.ports import free_ports
 from monitor.comparing import CompareRequest, compare_table, open_worlds
 from monitor.config.file import load_config
+from monitor.config.plans import CheckPlan
+from monitor.observe.probing import ProbeWorld
 from pipeline.build import open_format
 from pipeline.changelog.table import CHANGES
 from pipeline.checkpoint import Checkpoint, Epoch
@@ -466,12 +468,14 @@ def examine_source(ground: Ground, seconds: float) -> None:
     What the first lap of `values` costs is counted by itself: it comes once.
     """
     table = ground.work.shard
+    plans = [CheckPlan(name, probe.every, "*", probe) for name, probe in PROBES.items()]
     with open_worlds(load_config(ground.config), table) as worlds:
         ran, lap, since, begun = dict[str, float](), 0.0, 0.0, time.monotonic()
         before, first, changed = count_rows(ground, EXAMINED), 0, 0
         spent, kinds = dict[str, int](), dict[str, int]()
         while not since or time.monotonic() - since < seconds:
-            world, now = worlds.open(), time.monotonic()
+            world, now = cast("ProbeWorld", worlds.open()), time.monotonic()
+            world.plans = plans
             for name, probe in PROBES.items():
                 if now - ran.get(name, 0.0) < probe.every.total_seconds():
                     continue
