@@ -14,7 +14,6 @@ Cannot see: changes that the collector never sent, and truncates and XA rows, wh
 transaction. Cannot decide: transactions that restarted at an event that the log does not show.
 """
 
-import sys
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -299,11 +298,11 @@ def _advise(table: Table, lost: Iterable[WrongTransaction]) -> str:
     return f"; {why}; run `{fix}`, or waive them"
 
 
-def _clip_span(span: Sequence[int], dropped: int, until: int = sys.maxsize) -> list[int]:
+def _clip_span(span: Sequence[int], dropped: int, until: int | None = None) -> list[int]:
     """The part of batches ``(low, high]`` above *dropped*, up to *until*; empty without one."""
     if not span:
         return []
-    low, high = max(span[0], dropped), min(span[1], until)
+    low, high = max(span[0], dropped), span[1] if until is None else min(span[1], until)
     return [low, high] if low < high else []
 
 

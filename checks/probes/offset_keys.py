@@ -7,7 +7,7 @@ wrong until the mirror has it right, or a base that began later.
 Cannot see: anything but the last change of a partition at each round; a changed value.
 """
 
-import sys
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -142,7 +142,7 @@ def _fates(
         state, text = judge_key(here, touch, mirror.batch, one_shard=one_shard), _text(key)
         if touch is None and text in before:
             base = bases.get(shard_name(key.shard))
-            over = base is not None and base.since > since.get(text, sys.maxsize) + 1
+            over = base is not None and base.since > since.get(text, math.inf) + 1
             state = judge_gone_key(here, before[text], over=over)
         found.append((here, state))
     return found
