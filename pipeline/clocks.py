@@ -15,7 +15,7 @@ circumstances that can end the failure.
 """
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -117,18 +117,25 @@ def is_behind(now: datetime, fences: Sequence[Fence]) -> bool:
     return bool(fences) and fences[-1].at - now > BEHIND
 
 
-def redate(value: Any, until: datetime, now: datetime) -> Any:
+def redate(
+    value: Any, until: datetime, now: datetime, claims: Collection[str] = (), *, claim: bool = False
+) -> Any:
     """*value*, of JSON, with *now* in place of each instant after it and not after *until*.
 
-    Our clock was ahead when it said them, up to *until*, and it is right *now*. Only instants as
-    `isoformat` writes them in UTC count.
+    Our clock was ahead when it said them, up to *until*, and it is right *now*.  What a check waits
+    for is *now* at the latest.  When something was seen is not known any more: such a *claim*, and
+    all within a member of *claims*, is None.  Only instants that `isoformat` wrote in UTC count.
     """
     if isinstance(value, Mapping):
-        return {name: redate(one, until, now) for name, one in value.items()}
+        return {
+            name: redate(one, until, now, claims, claim=claim or name in claims)
+            for name, one in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [redate(one, until, now) for one in value]
+        return [redate(one, until, now, claims, claim=claim) for one in value]
     if isinstance(value, str) and _OWN_INSTANT.fullmatch(value):
-        return now.isoformat() if now < datetime.fromisoformat(value) <= until else value
+        ahead = now < datetime.fromisoformat(value) <= until
+        return (None if claim else now.isoformat()) if ahead else value
     return value
 
 

@@ -106,21 +106,21 @@ class Coverage:
         Of those that are equally old the highest come first.  Of a block that was compared in
         parts, each is one of them.  Blocks with ids of *skipped* are left out.
         """
-        known, wanted = blocks.numbers, most + len(skipped)
+        known = blocks.numbers
         never = datetime.min.replace(tzinfo=self.since.tzinfo)
         found: dict[Range, None] = {}
         for one in sorted(self.spans, key=lambda span: (span.at or never, -span.low)):
             own = blocks.numbers_of((one.low, one.high))
-            top, bottom = min(own[-1], known[-1]), max(own[0], known[0])
-            for number in range(top, max(bottom, top - wanted) - 1, -1):
+            number, bottom = min(own[-1], known[-1]), max(own[0], known[0])
+            while number >= bottom and len(found) < most:
                 # what is left of a block: ranges of another width have compared the rest
                 low, high = blocks.ids_of(number)
                 span = max(low, one.low), min(high, one.high)
-                if not any(span[0] < end and start < span[1] for start, end in skipped):
+                over = [each for each in skipped if span[0] < each[1] and each[0] < span[1]]
+                if not over:
                     found.setdefault(span)
-            if len(found) >= most:
-                break
-        return [*found][:most]
+                number = min([number, *(blocks.numbers_of(each)[0] for each in over)]) - 1
+        return [*found]
 
 
 @dataclass(frozen=True, slots=True)

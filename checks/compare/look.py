@@ -453,7 +453,9 @@ class Comparison:
                         room = 0
                     large.setdefault(shard, []).append(span)
                     continue
-                if len(found.rows) > room or not found.whole:
+                if not found.whole:
+                    large.setdefault(shard, []).append(span)
+                elif len(found.rows) > room:
                     partly.setdefault(shard, []).append(span)
                 kept = choose_rows(found.rows, landed, room)
                 rows |= {(shard, id_): one for id_, one in kept}

@@ -48,6 +48,7 @@ from checks.model import (
 )
 from checks.run import Probe
 from checks.world import World
+from pipeline.clocks import has_passed
 from pipeline.errors import ProofError, SlowError, UnreachableError
 from pipeline.model import Fence, Missing, Table
 from pipeline.schema.model import arrow_type
@@ -224,8 +225,8 @@ class DayRounds:
 
     def rest(self, table: Table, world: World, pause: timedelta, busiest: int | None) -> None:
         """Ask nothing for *pause*; what was seen is not compared again."""
-        until = (world.now + pause).isoformat(timespec="seconds")
-        kept = {"asked": self._asked, "rests": until, "busiest": busiest}
+        rested = {"rested": world.now.isoformat(), "pause": pause.total_seconds()}
+        kept = {"asked": self._asked, **rested, "busiest": busiest}
         world.remember(table, NAME, kept)
 
     def compare(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
@@ -321,9 +322,11 @@ def _why_not(table: Table, world: World, column: str) -> str:
 
 def _postpone(table: Table, world: World, column: str, memory: Mapping[str, Any]) -> NotYet | None:
     """Why the days of a chosen *column* are not counted now; None if they are."""
-    rests = memory.get("rests")
-    if rests is not None and world.now < datetime.fromisoformat(rests):
-        return NotYet(f"its days are counted again after {rests}", rests=True)
+    if "rested" in memory:
+        rested, pause = datetime.fromisoformat(memory["rested"]), timedelta(seconds=memory["pause"])
+        if not has_passed(rested, pause, world.now):
+            until = (rested + pause).isoformat(timespec="seconds")
+            return NotYet(f"its days are counted again after {until}", rests=True)
     if why := _why_not(table, world, column):
         return NotYet(why, rests=True)
     allowed = [world.allowance(name) for name in table.sources]

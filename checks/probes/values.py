@@ -482,7 +482,7 @@ class Values:
                 learned = LearnedScale.loads(raw) if raw else None
                 due = NextBlocks(shard, coverage[shard], pace, failed, share, debts[shard], learned)
                 again = _look_again(comparison, due, opened)
-                made = self._look(comparison, due, again, handed.get(str(shard), ()))
+                made = self._look(comparison, due, again, handed.get(str(shard), ()), opened)
                 ranges[str(shard)] = [*again.ranges, *made.ranges]
                 highest[shard], debts[shard] = made.high, made.debt
                 looks += [one.dumps() for one in (*again.looks, made.look)]
@@ -592,10 +592,12 @@ class Values:
         due: NextBlocks,
         again: LookedAgain,
         handed: Sequence[Range],
+        opened: Spans,
     ) -> "LookedBlocks":
         """Look at ranges that are not open, as wide as they may be; at narrower ones if that fails.
 
-        So are those *handed* over by the check that counts rows, unless they are too large.
+        So are those *handed* over by the check that counts rows, unless they are too large.  Where
+        the narrowest blocks are too large, they are *opened*: open ranges are divided by their ids.
         """
         table, world, shard = comparison.table, comparison.world, due.shard
         source, column = world.source(shard.source), table.id_column or ""
@@ -624,13 +626,19 @@ class Values:
             ranges = [one for one in asked if one not in again.ranges]
             try:
                 look = comparison.look_at(shard, ranges)
-            except TooManyRowsError:
-                if handed:
+            except (TooManyRowsError, SlowError) as error:
+                slow, narrowest = isinstance(error, SlowError), blocks.size == self._narrowest
+                if handed and not slow:
                     handed = ()
                     continue
-                if blocks.size == self._narrowest:
+                if narrowest and older and (due.failed or not slow):
+                    again = replace(again, opened=[*again.opened, *older])
+                    opened[str(shard)] = [[*one] for one in again.opened]
+                    learned, due = replace(learned, uneven=True), replace(due, share=0)
+                if slow or (narrowest and not older):
                     raise
-                blocks = replace(blocks, size=max(blocks.size // NARROWER, self._narrowest))
+                if not narrowest:
+                    blocks = replace(blocks, size=max(blocks.size // NARROWER, self._narrowest))
                 continue
             paid = {*older}
             counts = [n for one, n in zip(ranges, look.counts, strict=True) if one in paid]

@@ -58,6 +58,8 @@ Due = tuple[CheckPlan, Any, Table]
 NOT_ASKED = Missing("it was not asked yet")
 UNABLE = ("unreachable", "unprovable", "not_reached", "over_time", "check_broken")
 """Codes of an UNKNOWN that is over once the probe can look again."""
+CLAIMS = ("proof", "spans", "looked", "through", "begun", "held")
+"""Members of what checks remember that say when rows were seen to be right."""
 log = structlog.get_logger(__name__)
 
 
@@ -496,7 +498,7 @@ class ProbeWorld:
         until = now if at is None else datetime.fromisoformat(at)
         if until <= now:
             return stamp
-        known = {**stamp, "kept": redate(stamp["kept"], until, now), "at": now.isoformat()}
+        known = {**stamp, "kept": redate(stamp["kept"], until, now, CLAIMS), "at": now.isoformat()}
         self.memory.remember(table, check, known, self.now)
         return known
 

@@ -243,3 +243,22 @@ def test_a_clock_is_behind_if_a_heartbeat_is_seconds_after_it() -> None:
     assert not is_behind(NOW, ())
     assert not is_behind(NOW + 8 * SECOND, fences)
     assert is_behind(NOW + 7 * SECOND, fences)
+
+
+def test_what_a_clock_that_was_ahead_claims_is_nothing() -> None:
+    """Else it would be younger than it is."""
+    now, until = NOW, NOW + timedelta(hours=2)
+    ahead, early = (NOW + timedelta(hours=1)).isoformat(), (NOW - SECOND).isoformat()
+
+    found = redate(
+        {"ended": ahead, "proof": {"ruled": ahead, "oldest": early}, "spans": [[1, ahead]]},
+        until,
+        now,
+        ("proof", "spans"),
+    )
+
+    assert found == {
+        "ended": now.isoformat(),
+        "proof": {"ruled": None, "oldest": early},
+        "spans": [[1, None]],
+    }

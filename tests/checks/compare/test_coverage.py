@@ -265,3 +265,15 @@ def test_a_lap_that_takes_too_long_is_said_with_figures(
     assert plan.needed == needed
     assert plan.too_long.startswith(told)
     assert bool(plan.too_long) == bool(told)
+
+
+def test_a_wide_range_that_is_skipped_delays_none_below_it() -> None:
+    """Blocks are as wide as a sixty-fourth of it."""
+    made = Coverage(START).compared([(FLOOR, 1 << 20)], START)
+    made = made.compared([(1 << 20, UNSIGNED_CEILING)], START + timedelta(days=1))
+
+    blocks = Blocks(0, (1 << 20) - 1, 1 << 8)
+    found = made.next_blocks(blocks, 2, [((1 << 20) - (1 << 14), 1 << 20)])
+
+    top = (1 << 20) - (1 << 14)
+    assert found == [(top - 256, top), (top - 512, top - 256)]

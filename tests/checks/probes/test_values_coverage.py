@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checks.compare import look
 from checks.compare.look import Comparison, choose_columns, look_again
 from checks.counting import AGAIN
 from checks.model import Outcome, Verdict, Verified
@@ -745,3 +746,66 @@ def test_a_lap_reads_each_row_once_however_ids_lie(ids: list[int]) -> None:
 
     assert 1.8 <= sum(rows) / (2 * len(ids)) <= 3
     assert max(rows) <= 2 * 4 * block
+
+
+def sparse_world(ids: Sequence[int]) -> FakeWorld:
+    """Two shards with *ids*, whose source refuses ranges of more than 500 rows."""
+    world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
+    world.alter(ONE, v="int")
+    world.alter(TWO, v="int")
+    world.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in ids))
+    world.catch_up()
+    world.allowed = 500
+    return world
+
+
+SPARSE: dict[str, Any] = {
+    "block_rows": 64,
+    "newest": 0,
+    "ranges": 20,
+    "within": timedelta(minutes=60),
+}
+
+
+def test_rows_that_the_mirror_has_lost_are_named_where_it_says_how_ids_lie() -> None:
+    """Their ids have one place, and the source does not let them all be counted."""
+    world = sparse_world(range(1_500))
+    for id_ in range(300, 1_200):
+        del world.copy[ONE][id_]
+
+    found = cycles(world, 160, **SPARSE)
+
+    assert found[-1].ruling.code == "missing_rows"
+    assert "900 rows missing" in found[-1].ruling.reason
+    world.commit((Op.UPDATE, TWO, 7))
+    world.catch_up()
+    world.copied_contents[TWO, 7] += 5
+    assert "1 row different" in cycles(world, 20, **SPARSE)[-1].ruling.reason
+
+
+def test_rows_that_fill_a_gap_are_compared() -> None:
+    """The gap has one place since it was empty."""
+    world = sparse_world([*range(600), *range(10**9, 10**9 + 600)])
+    cycles(world, 30, **SPARSE)
+    world.commit(*((Op.CREATE, ONE, id_) for id_ in range(600, 1_400)))
+    world.catch_up()
+    settled = cycles(world, 200, **SPARSE)
+    del world.copy[ONE][900]
+
+    found = cycles(world, 300, **SPARSE)
+
+    assert settled[-1].ruling.outcome is Outcome.PASS
+    assert "shop_00.orders:900" in found[-1].ruling.reason
+
+
+def test_a_range_with_more_rows_than_are_listed_is_divided_until_its_row_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(look, "MOST_ROWS", 40)
+    world = sparse_world(range(300))
+    cycles(world, 12, **SPARSE)
+    del world.copy[ONE][60]
+
+    found = cycles(world, 240, **SPARSE)
+
+    assert found[-1].ruling.keys == ("shop/shop_00.orders:60",)

@@ -478,7 +478,8 @@ def test_a_check_does_not_wait_for_a_time_that_the_clock_had_when_it_was_ahead(
     seen = world(tmp_path)
     right, late = NOON + timedelta(seconds=1), NOON + timedelta(days=9)
     seen.clock_now = lambda: AHEAD
-    seen.remember(TABLE, "values", {"ended": AHEAD.isoformat(), "spans": [[1, right.isoformat()]]})
+    spans = [[1, right.isoformat()], [2, AHEAD.isoformat()]]
+    seen.remember(TABLE, "values", {"ended": AHEAD.isoformat(), "spans": spans})
     seen.remember(TABLE, "day_counts", {"until": late.isoformat(), "name": "2026"})
 
     seen.clock_now = lambda: NOON + timedelta(seconds=5)
@@ -487,7 +488,7 @@ def test_a_check_does_not_wait_for_a_time_that_the_clock_had_when_it_was_ahead(
     again = seen.recall(TABLE, "values")
 
     known = (NOON + timedelta(seconds=5)).isoformat()
-    assert first == again == {"ended": known, "spans": [[1, right.isoformat()]]}
+    assert first == again == {"ended": known, "spans": [[1, right.isoformat()], [2, None]]}
     assert seen.recall(TABLE, "day_counts") == {"until": late.isoformat(), "name": "2026"}
     seen.memory.database.close()
 
