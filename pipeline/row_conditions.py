@@ -11,6 +11,7 @@ pandas itself refuses is left to it. Pure.
 """
 
 import ast
+import math
 import re
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,11 @@ _NULLS = frozenset({"isnull", "notnull", "isna", "notna"})
 _STRICT_TOKEN = re.compile(
     r"""(?<![\w'"`])(?:'[^'\\]*'|"[^"\\]*"|`[^`'"\\]+`)(?![\w'"`])|[\w.]+|[-+~&|()\[\],<>=!\s]"""
 )
+_OWN_TEXT = r"""(?:"[^"'`\\\s][^"'`\\]*"|'[^"'`\\\s][^"'`\\]*')"""
+_OWN = re.compile(  # what Great Expectations reads as a whole; it drops blanks that begin a text
+    rf"""col\("(?P<column>[^"'`\\]+)"\)(?:\.(?i:notnull)\(\)|[ ]*(?:[=!<>]=|[<>])[ ]*"""
+    rf"""(?:[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|{_OWN_TEXT}|date\({_OWN_TEXT}\)))"""
+)
 _LOCAL = "__pd_eval_local_"  # pandas reads `@name` as this and the name
 
 
@@ -54,9 +60,15 @@ def require_comparisons(condition: Any) -> None:
         accepted = not condition or _has_only_comparisons(condition)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         accepted = False
-    if not accepted:
+    if accepted:
+        return
+    if isinstance(condition, str) and condition.strip().startswith("col("):
+        what = "its row condition with `col` is not one comparison with a plain value"
+        fix = 'write `col("x") == 1`, or `x == 1 and y == 2` with `condition_parser: pandas`'
+    else:
         what = "its row condition does more than compare columns with values and each other"
-        raise IncomparableError(f"{what}; leave out functions, `@`, arithmetic and backslashes")
+        fix = "leave out functions, `@`, arithmetic, backslashes and quotes in parameters"
+    raise IncomparableError(f"{what}; {fix}")
 
 
 def _has_only_comparisons(condition: Any) -> bool:
@@ -65,20 +77,50 @@ def _has_only_comparisons(condition: Any) -> bool:
         return _is_comparison(known.strip())
     if not isinstance(known, Mapping):
         return False
-    parts = (*known.get("conditions", ()), known.get("pass_through_filter"))
     column = known.get("column", "")
-    name = column["name"] if isinstance(column, Mapping) else column
-    return _is_name(name) and all(_has_only_comparisons(one) for one in parts if one)
+    name = column.get("name") if isinstance(column, Mapping) else column
+    is_whole = isinstance(known.get("conditions", []), list | tuple)
+    if not is_whole or not _is_name(name) or not _is_parameter(known.get("parameter")):
+        return False
+    return all(_has_only_comparisons(one) for one in _parts(known))
 
 
-def _is_name(name: str) -> bool:
+def _parts(condition: Mapping[str, Any]) -> list[Any]:
+    """The conditions in a condition object."""
+    listed, passed = condition.get("conditions"), condition.get("pass_through_filter")
+    return [*(listed if isinstance(listed, list | tuple) else ()), *([passed] if passed else ())]
+
+
+def _is_parameter(value: Any) -> bool:
+    """Whether pandas and Spark read what Python shows of *value* as that value, never as code."""
+    if isinstance(value, list | tuple):
+        return all(_is_parameter(one) and not isinstance(one, list | tuple) for one in value)
+    if isinstance(value, str):
+        return _is_quotable(value)
+    return (
+        value is None
+        or isinstance(value, int)
+        or (isinstance(value, float) and math.isfinite(value))
+    )
+
+
+def _is_quotable(text: str) -> bool:
+    """Whether *text* needs no escape between quotes or backticks of any kind."""
+    return repr(text) == f"'{text}'" and not {'"', "`"} & set(text)
+
+
+def _is_name(name: Any) -> bool:
     """Whether pandas reads *name*, also between backticks, as one column."""
-    is_local = normalize("NFKC", name).startswith(_LOCAL)
-    return not is_local and "`" not in name and len(name.splitlines()) <= 1
+    if not isinstance(name, str) or not _is_quotable(name):
+        return False
+    return not normalize("NFKC", name).startswith(_LOCAL)
 
 
 def _is_comparison(text: str) -> bool:
     """Whether *text* is one line of comparisons, to Python, pandas and Spark alike."""
+    if text.startswith("col("):
+        own = _OWN.fullmatch(text)
+        return own is not None and text.isprintable() and _is_name(own["column"])
     if len(text.splitlines()) > 1 or _STRICT_TOKEN.sub("", text):
         return False
     if not all(_is_name(one["quoted"] or "") for one in _TOKEN.finditer(text)):
@@ -100,18 +142,16 @@ def _is_part_of_comparison(node: ast.AST) -> bool:
 
 
 def _is_known_call(call: ast.Call) -> bool:
-    """Whether it compares a column, or names a column or a date."""
+    """Whether it compares a column, or names a date."""
     if call.keywords:
         return False
     match call.func, call.args:
-        case ast.Name("col" | "date"), [ast.Constant(str() as text)]:
+        case ast.Name("date"), [ast.Constant(str() as text)]:
             return _is_name(text)
         case ast.Attribute(ast.Attribute(ast.Name(name), "str"), "len"), []:
             return _is_name(name)
         case ast.Attribute(ast.Name(name), method), _:
             return _is_name(name) and method in _NULLS | _METHODS
-        case ast.Attribute(ast.Call(ast.Name("col")) as column, method), []:
-            return _is_known_call(column) and method.lower() in _NULLS
     return False
 
 
@@ -123,7 +163,7 @@ def require_plain_condition(condition: Any, columns: Columns) -> None:
     """
     known = condition.dict() if hasattr(condition, "dict") else condition
     if isinstance(known, Mapping):
-        for one in (known.get("pass_through_filter"), *(known.get("conditions") or ())):
+        for one in _parts(known):
             require_plain_condition(one, columns)
     text = _COL.sub(r"`\2`", known) if isinstance(known, str) else ""
     for name, type_ in columns.types.items():

@@ -1,5 +1,6 @@
 """Rows of every kind of column, and expectations on them with a plain answer for each row."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -188,8 +189,31 @@ PLAIN_CONDITIONS = (
     'text.isin(["it\'s", "a`b"]) or text == None',
     'col("wall") >= date("2026-03-01")',
     {"type": "comparison", "column": {"name": "small"}, "operator": "IN", "parameter": [1, 2]},
+    {"type": "comparison", "column": {"name": "text"}, "operator": "==", "parameter": "@a#b (c)"},
     {"type": "nullity", "column": {"name": "paid"}, "is_null": False},
+    'col("ratio") <= -1.5e3',
+    "col(\"text\")=='to be or not to be'",
 )
+
+
+def _equal(parameter: Any, name: Any = "text") -> dict[str, Any]:
+    column = {"name": name}
+    return {"type": "comparison", "column": column, "operator": "==", "parameter": parameter}
+
+
+PARTIAL_CONDITIONS = (
+    'col("text") == "a" and col("small") == 1',
+    'col("text") == "a" or col("text") == "b"',
+    'col("small") > 1_000',
+    'col("small") > 1 + 1',
+    'col("small") > 05',
+    'col("text") == " a"',
+    'col("text") == "a\tb"',
+    'col("paid").notnull() and small == 1',
+    'col("small") > other',
+    'col("a` == 1 or @pd.io.common.os.system(`touch {path}`) or `b") == 1',
+)
+"""Conditions of which Great Expectations evaluates another part only."""
 RUN_CONDITIONS = (
     "@pd.io.common.os.system('touch {path}') == 0",
     "__pd_eval_local_pd.io.common.os.system('touch {path}') == 0",
@@ -220,7 +244,6 @@ RUN_CONDITIONS = (
     "small == 1 == b'1' == 1j",
     "not " * 20_000 + "flag",
     "(" * 20_000,
-    'col("a` == 1 or @pd.io.common.os.system(`touch {path}`) or `b") == 1',
     {"type": "comparison", "column": {"name": "a` == @pd or `b"}, "operator": "==", "parameter": 1},
     {"type": "nullity", "column": {"name": "a\n@pd\nb"}, "is_null": True},
     {"type": "pass_through", "pass_through_filter": "text.to_csv('{path}') == 5"},
@@ -231,6 +254,26 @@ RUN_CONDITIONS = (
             {"type": "or", "conditions": [{"pass_through_filter": "@pd == 0"}]},
         ],
     },
+    {
+        "type": "or",
+        "conditions": [
+            _equal("x\\"),
+            _equal("`"),
+            _equal("`' == text or @pd.io.common.os.system('touch {path}') == 0) #"),
+        ],
+    },
+    *map(
+        _equal, ("x\\", "`", "it's", 'a"b', "a\nb", "a\x85b", "\u200b", math.inf, {"a": 1}, [[1]])
+    ),
+    _equal(["a", "x\\"]),
+    _equal(1, name="it's"),
+    _equal(1, name=5),
+    _equal(1) | {"column": {}},
+    _equal(1) | {"column": 5},
+    _equal(1) | {"conditions": None},
+    _equal(1) | {"conditions": 5},
+    {"type": "pass_through", "pass_through_filter": 5},
+    5,
     ["small > 0"],
 )
 """Conditions that do more than compare; {path} is a file that some of them write."""

@@ -28,6 +28,7 @@ from pipeline.suites import (
 )
 from tests.checks.suite_cases import (
     CASES,
+    PARTIAL_CONDITIONS,
     PLAIN_CONDITIONS,
     ROWS,
     RUN_CONDITIONS,
@@ -115,6 +116,12 @@ def test_a_row_condition_that_pandas_compares_right_is_not_refused(condition: An
 @pytest.mark.parametrize("condition", RUN_CONDITIONS, ids=lambda one: str(one)[:60])
 def test_a_row_condition_that_does_more_than_compare_is_refused(condition: Any) -> None:
     with pytest.raises(IncomparableError, match="more than compare columns"):
+        require_comparisons(condition)
+
+
+@pytest.mark.parametrize("condition", PARTIAL_CONDITIONS)
+def test_a_row_condition_that_great_expectations_reads_in_part_is_refused(condition: str) -> None:
+    with pytest.raises(IncomparableError, match="is not one comparison with a plain value"):
         require_comparisons(condition)
 
 

@@ -841,9 +841,17 @@ def test_a_row_condition_runs_no_code(tmp_path: Path, world: RowsWorld, parser: 
         f"@pd.io.common.os.system('touch {made}') == 0",
         f"id > 0 and email.to_csv('{made}') != 5",
     )
+    equal = {"type": "comparison", "column": {"name": "email"}, "operator": "=="}
+    quoted = ("x\\", "`", f"`' == email or @pd.io.common.os.mkdir('{made}') == 0) #")
+    escaped = {"type": "or", "conditions": [equal | {"parameter": one} for one in quoted]}
     asks = [
         expect(NOT_NULL, column="email", row_condition=one, condition_parser=parser)
-        for one in (*texts, {"type": "pass_through", "pass_through_filter": texts[0]})
+        for one in (
+            *texts,
+            {"type": "pass_through", "pass_through_filter": texts[0]},
+            escaped,
+            equal | {"parameter": "a", "conditions": 5},
+        )
     ]
     listed = [{"type": one.type, "kwargs": one.kwargs} for one in asks]
     probe = with_file(tmp_path, {"expectations": listed})
@@ -854,9 +862,9 @@ def test_a_row_condition_runs_no_code(tmp_path: Path, world: RowsWorld, parser: 
 
     assert [f"[{n}].kwargs: its row condition" in one for n, one in enumerate(mistakes)] == [
         True
-    ] * 3
+    ] * 5
     assert found.outcome is Outcome.UNKNOWN
-    assert [places for _, places in unmet] == [None] * 3
+    assert [places for _, places in unmet] == [None] * 5
     assert not made.exists()
 
 
