@@ -3,11 +3,10 @@
 The keys at the ends of all partitions are remembered; once the mirror is past them each is
 looked up there.  An absent one may have been deleted since, so the change log is asked first; and
 it must be missed in two rounds before it counts.  A wrong key that the change log no longer has is
-wrong until the mirror has it right, or a base that began later.
+wrong until the mirror has it right, or a base that began later or in a log that replaced it.
 Cannot see: anything but the last change of a partition at each round; a changed value.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -26,11 +25,13 @@ from checks.model import (
     Undecided,
 )
 from checks.run import Probe
-from checks.world import LastChange, LogKey, World
+from checks.world import LastChange, LogKey, ShardBase, World
 from pipeline.model import Fence, Op, Table, TopicPartition
 
 NAME = "offset_keys"
 MOST_DOUBTFUL = 1000  # bounds the memory; the rest comes up again when its partition moves
+Began = Sequence[Any]
+"""The newest batch when a key was doubtful at first, and the log's incarnation, None if unknown."""
 _PRESENT = {Op.CREATE, Op.UPDATE, Op.READ}
 
 
@@ -80,8 +81,8 @@ class OffsetKeys:
         if isinstance(fences, NotYet | Undecided):
             return fences
         keys = _loads(memory["keys"], table)
-        before, since = memory["doubtful"], memory.get("since", {})
-        states = _fates(table, world, keys, before, since)
+        before, began = memory["doubtful"], memory.get("began", {})
+        states = _fates(table, world, keys, before, began)
         became = {key: state for key, (_, state) in zip(keys, states, strict=True)}
         ended = world.clock()
         doubtful = {
@@ -89,7 +90,7 @@ class OffsetKeys:
             for key, (there, state) in zip(keys, states, strict=True)
             if state is not KeyState.FINE
         }
-        _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)), since)
+        _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)), began)
         reading = replace(_reading(fences, became, before), ended=ended)
         if not reading.value and {KeyState.MISSING, KeyState.EXTRA} & {*doubtful.values()}:
             return NotYet("asking for doubtful keys again")
@@ -127,11 +128,11 @@ def _fates(
     world: World,
     keys: Sequence[LogKey],
     before: Mapping[str, str],
-    since: Mapping[str, int],
+    began: Mapping[str, Began],
 ) -> list[tuple[bool, KeyState]]:
     """Of each key whether its row is in the mirror, and what became of it.
 
-    *before* has those that were doubtful, and *since* the newest batch when they were at first.
+    *before* has those that were doubtful, and *began* when they were at first.
     """
     mirror, bases = world.mirror(table), world.bases(table)
     there = mirror.has_keys(keys_in_mirror(table, world, keys))
@@ -141,11 +142,21 @@ def _fates(
     for key, here, touch in zip(keys, there, touches, strict=True):
         state, text = judge_key(here, touch, mirror.batch, one_shard=one_shard), _text(key)
         if touch is None and text in before:
-            base = bases.get(shard_name(key.shard))
-            over = base is not None and base.since > since.get(text, math.inf) + 1
+            base, doubt = bases.get(shard_name(key.shard)), began.get(text)
+            over = base is not None and doubt is not None and _is_after(base, doubt, world)
             state = judge_gone_key(here, before[text], over=over)
         found.append((here, state))
     return found
+
+
+def _is_after(base: ShardBase, began: Began, world: World) -> bool:
+    """Whether *base* began after a key was doubtful at first, or in a log that replaced that one.
+
+    The mirror may have had one batch more than was known then.
+    """
+    batch, then, now = int(began[0]), began[1], world.incarnation(base.since)
+    replaced = base.since <= batch and then is not None and now is not None and now > int(then)
+    return replaced or base.since > batch + 1
 
 
 def judge_gone_key(there: bool, before: str, *, over: bool) -> KeyState:
@@ -194,18 +205,20 @@ def _begin(table: Table, world: World) -> None:
         keys[text]: KeyState(how) for text, how in known["doubtful"].items() if text in keys
     }
     wrong = {key: how for key, how in doubtful.items() if how is not KeyState.MOVING}
-    _remember(table, world, wrong, {})
+    began = {text: one for text, one in known.get("began", {}).items() if one[1] is not None}
+    _remember(table, world, wrong, began)
 
 
 def _remember(
-    table: Table, world: World, doubtful: Mapping[LogKey, KeyState], since: Mapping[str, int]
+    table: Table, world: World, doubtful: Mapping[LogKey, KeyState], began: Mapping[str, Began]
 ) -> None:
     ends = {_text(key): key for key in (*doubtful, *world.end_keys(table))}
     newest = world.landed_batch()
+    now = newest, world.incarnation(newest)
     memory = {
         "keys": [_dumps(key) for key in ends.values()],
         "doubtful": {_text(key): str(state) for key, state in doubtful.items()},
-        "since": {text: since.get(text, newest) for text in map(_text, doubtful)},
+        "began": {text: began.get(text, now) for text in map(_text, doubtful)},
         "ended": world.clock().isoformat(),
     }
     world.remember(table, NAME, memory)

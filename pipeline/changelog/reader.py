@@ -148,10 +148,11 @@ class LogReader:
         return int(self.pinned.properties().get(DROPPED, "-1"))
 
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
-        """Newest landed change of each key, in the order asked; None if its record is not landed.
+        """Newest landed change of each key, in the order asked; None without one.
 
         Looked for from the batch on that landed the record, or the one right before it, which a
-        tombstone's delete is.
+        tombstone's delete is.  Of a record that was dropped, or is not landed, later records of
+        its partition are looked for.
         """
         found: dict[LogKey, KnownTouch] = {}
         for start in range(0, len(keys), KEYS_AT_ONCE):
@@ -159,8 +160,7 @@ class LogReader:
         self.memory.touches[table.name] = found
         since = min((one.landed for one in found.values()), default=None)
         emptied = [] if since is None else self._emptied_since(table, since - LOOK_BACK)
-        rows = ((key, found.get(key)) for key in keys)
-        return tuple(_touch(key, one.row, emptied) if one else None for key, one in rows)
+        return tuple(_touch(key, found[key].row, emptied) for key in keys)
 
     def touched(
         self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
@@ -394,25 +394,40 @@ class LogReader:
         before, until = self.memory.touches.get(table.name, {}), self.memory.until
         known = [before[key] for key in keys if key in before]
         found = {one.key: one for one in known if one.until >= until}
-        late = [one for one in known if one.until < until]
+        late = [one for one in known if one.until < until and one.row is not None]
         if late:
             since = min(one.until for one in late) + 1
             rows = self._newest(table, [one.key.key for one in late], since)
             for one in late:
-                row = max(one.row, rows.get(one.key.key, one.row), key=_rank)
-                found[one.key] = KnownTouch(one.key, one.landed, row, until)
+                some = (row for row in (one.row, rows.get(one.key.key)) if row is not None)
+                found[one.key] = KnownTouch(one.key, one.landed, max(some, key=_rank), until)
         new = [key for key in keys if key not in before]
         landed = self._landed_since(new, _not_before(new, before.values())) if new else None
         if landed is not None:
             rows = self._newest(table, [key.key for key in new], landed)
             there = (key for key in new if key.key in rows)
             found |= {key: KnownTouch(key, landed, rows[key.key], until) for key in there}
-        return found
+        return found | self._found_later(table, [key for key in keys if key not in found])
+
+    def _found_later(self, table: Table, gone: Sequence[LogKey]) -> dict[LogKey, KnownTouch]:
+        """Of keys whose records the log has not, the newest change in a later record."""
+        if not gone:
+            return {}
+        before, until = self.memory.touches.get(table.name, {}), self.memory.until
+        first = self.dropped + 1
+        since = min(before[key].until + 1 if key in before else first for key in gone)
+        later = " OR ".join(
+            f'(key = {quote_literal(key.key)} AND {_in_partition(key)} AND t."offset" >='
+            f" {key.offset - 1})"
+            for key in gone
+        )
+        rows = self._newest(table, [key.key for key in gone], max(since, first), f" AND ({later})")
+        return {key: KnownTouch(key, first, rows.get(key.key), until) for key in gone}
 
     def _landed_since(self, keys: Sequence[LogKey], first: int) -> int | None:
         seen = " OR ".join(
-            f'(topic = {quote_literal(key.at.topic)} AND t."partition" = {key.at.partition}'
-            f' AND t."offset" >= {key.offset - 1} AND t."offset" <= {key.offset})'
+            f'({_in_partition(key)} AND t."offset" >= {key.offset - 1}'
+            f' AND t."offset" <= {key.offset})'
             for key in keys
         )
         own = f"lane = {quote_literal(self.lane)} AND batch >= {first}"
@@ -420,14 +435,16 @@ class LogReader:
         found = self.pinned.select(asked)[0]["b"]
         return None if found is None else int(found)
 
-    def _newest(self, table: Table, keys: Iterable[str], since: int) -> dict[str, dict[str, Any]]:
+    def _newest(
+        self, table: Table, keys: Iterable[str], since: int, only: str = ""
+    ) -> dict[str, dict[str, Any]]:
         newest = ", ".join(f"{part} DESC" for part in (*PLACE, "origin", "batch"))
         found = self.pinned.select(
             f"SELECT * FROM (SELECT key, op, batch, origin, {PLACES},"  # noqa: S608
             f" row_number() OVER (PARTITION BY key ORDER BY {newest}) AS place FROM t"
             f" WHERE lane = {quote_literal(self.lane)} AND batch >= {since}"
             f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", KEYED)}'
-            f" AND {among_sql('key', keys)}) WHERE place = 1"
+            f" AND {among_sql('key', keys)}{only}) WHERE place = 1"
         )
         return {row["key"]: row for row in found}
 
@@ -448,14 +465,18 @@ class LogReader:
     def _emptied(self, table: Table, after: int) -> list[dict[str, Any]]:
         """Truncates and settles, oldest first; there is about one per base and operator's wish."""
         return self.pinned.select(
-            f"SELECT source, shard, op, batch, {PLACES} FROM t"  # noqa: S608
-            f" WHERE lane = {quote_literal(self.lane)} AND batch > {after}"
+            f'SELECT source, shard, op, batch, topic, "partition", "offset", {PLACES}'  # noqa: S608
+            f" FROM t WHERE lane = {quote_literal(self.lane)} AND batch > {after}"
             f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", EMPTYING)}'
             " ORDER BY p0, p1, p2, p3"
         )
 
     def _batches(self, after: int, until: int) -> str:
         return f"lane = {quote_literal(self.lane)} AND batch > {after} AND batch <= {until}"
+
+
+def _in_partition(key: LogKey) -> str:
+    return f'topic = {quote_literal(key.at.topic)} AND t."partition" = {key.at.partition}'
 
 
 def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
@@ -476,10 +497,16 @@ def _rank(row: Mapping[str, Any]) -> tuple[int, ...]:
 def _touch(
     key: LogKey, row: Mapping[str, Any] | None, emptied: Iterable[Mapping[str, Any]]
 ) -> LastChange | None:
+    own = (e for e in emptied if (e["source"], e["shard"]) == (key.shard.source, key.shard.name))
     if row is None:
-        return None
-    of_shard = (
-        e for e in emptied if (e["source"], e["shard"]) == (key.shard.source, key.shard.name)
-    )
-    newest = next(iter([e for e in of_shard if read_place(e) > read_place(row)][-1:]), row)
-    return LastChange(str(newest["op"]), int(newest["batch"]))
+        later = [e for e in own if _is_later(e, key)]
+    else:
+        later = [e for e in own if read_place(e) > read_place(row)]
+    newest = later[-1] if later else row
+    return None if newest is None else LastChange(str(newest["op"]), int(newest["batch"]))
+
+
+def _is_later(emptying: Mapping[str, Any], key: LogKey) -> bool:
+    """Whether it is a record of the key's partition, above the key's."""
+    place = emptying["topic"], emptying["partition"]
+    return place == (key.at.topic, key.at.partition) and emptying["offset"] > key.offset

@@ -89,11 +89,14 @@ Ended = tuple[TxKey, TransactionEnd]
 
 @dataclass(frozen=True, slots=True)
 class KnownTouch:
-    """The newest change of a key in batches up to ``until``; ``landed``: where its record is."""
+    """The newest change of a key in batches up to ``until``; ``landed``: where its record is.
+
+    Of a record that the log has not: a later change of the key, or None; none is before ``landed``.
+    """
 
     key: LogKey
     landed: int
-    row: Row
+    row: Row | None
     until: int
 
 

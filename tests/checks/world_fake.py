@@ -564,17 +564,18 @@ class FakeLog(LogReader):
         return events
 
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
-        newest: dict[tuple[Shard, str], LastChange] = {}
-        emptied: dict[Shard | None, LastChange] = {}
-        for batch, event in self.landed_events():
-            if event.op == Op.TRUNCATE:
-                emptied[event.shard] = LastChange(Op.TRUNCATE, batch)
-                newest = {key: touch for key, touch in newest.items() if key[0] != event.shard}
-            elif event.shard:
-                newest[event.shard, self.key_of(event.shard, event.id)] = LastChange(
-                    event.op, batch
-                )
-        return tuple(newest.get((k.shard, k.key), emptied.get(k.shard)) for k in keys)
+        return tuple(self._last_touch(key) for key in keys)
+
+    def _last_touch(self, key: LogKey) -> LastChange | None:
+        """Of the key's record and later ones: the log may have dropped it."""
+        offsets = {id(event): offset for offset, event in enumerate(self.world.log_)}
+        touches = [
+            LastChange(event.op, batch)
+            for batch, event in self.landed_events()
+            if event.shard == key.shard and offsets[id(event)] >= key.offset
+            if event.op == Op.TRUNCATE or self.key_of(key.shard, event.id) == key.key
+        ]
+        return touches[-1] if touches else None
 
     def touched(
         self, table: Table, keys: Sequence[tuple[Shard, str]], after: int

@@ -6,8 +6,8 @@ import pytest
 from checks.model import NotYet, Outcome
 from checks.probes.offset_keys import KeyState, OffsetKeys, judge_key
 from checks.run import Check, run_probe
-from checks.world import LastChange
-from pipeline.model import Op
+from checks.world import LastChange, ShardBase
+from pipeline.model import Op, Order
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 
 
@@ -132,6 +132,37 @@ def test_a_wrong_key_outlives_what_the_change_log_has_of_it(
     world.snapshot(ONE)
     world.copy[ONE][1] = 0
     assert in_step("offset_keys", OffsetKeys(), world, 3)[-1].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("extra", [False, True])
+def test_a_wrong_key_that_left_the_change_log_ends_by_a_later_change(extra: bool) -> None:
+    world = FakeWorld()
+    find_wrong_key(world, extra=extra)
+    drop_changes(world)
+    world.commit((Op.CREATE if extra else Op.DELETE, ONE, 1), (Op.CREATE, ONE, 50))
+    world.catch_up()
+
+    assert in_step("offset_keys", OffsetKeys(), world, 3)[-1].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("number", "outcome"), [(1, Outcome.FAIL), (2, Outcome.PASS)])
+@pytest.mark.parametrize("extra", [False, True])
+def test_a_wrong_key_ends_by_a_base_of_the_log_that_replaced_its_own(
+    extra: bool, number: int, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeWorld, "incarnation", lambda _, batch: 1)
+    world = FakeWorld()
+    find_wrong_key(world, extra=extra)
+    world.rows[ONE] = {1, 7} if extra else {7}
+    world.replace_lake()
+    world.copy[ONE][1] = int(extra)
+    world.based = {str(ONE): ShardBase(Order(1, 1, 0), 0)}
+    monkeypatch.setattr(FakeWorld, "incarnation", lambda _, batch: number)
+    for _ in range(3):
+        world.commit((Op.CREATE, TWO, 100 + len(world.ends)))
+        found = in_step("offset_keys", OffsetKeys(), world, 2)
+
+    assert found[-1].outcome is outcome
 
 
 @pytest.mark.parametrize("extra", [False, True])

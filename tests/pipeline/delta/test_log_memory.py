@@ -71,6 +71,17 @@ def test_f48_a_key_at_the_end_of_a_partition_at_rest_is_searched_for_once(line: 
     assert all("batch >= 1" in one or "batch > 0" in one for one in line.asked)
 
 
+def test_a_key_whose_record_the_log_has_not_is_searched_for_once(line: Line) -> None:
+    write_changes(line.path, 0, [key_change(Op.CREATE, 10, "other", 5)])
+    assert line.reader().last_touches(TABLE, [log_key("k", 3)]) == (None,)
+    assert line.reader().last_touches(TABLE, [log_key("k", 3)]) == (None,)
+    assert line.asked == []
+    write_changes(line.path, 1, [key_change(Op.DELETE, 20, "k", 6)])
+
+    assert line.reader().last_touches(TABLE, [log_key("k", 3)]) == (LastChange("d", 1),)
+    assert all("batch >= 1" in one or "batch > 0" in one for one in line.asked)
+
+
 def test_f48_what_came_in_a_later_batch_but_was_written_before_is_not_the_newest(
     line: Line,
 ) -> None:

@@ -54,6 +54,29 @@ def test_a_key_whose_record_is_not_landed_has_no_touch(tmp_path: Path) -> None:
     assert log_reader(tmp_path).last_touches(TABLE, []) == ()
 
 
+@pytest.mark.parametrize(
+    ("later", "touch"),
+    [
+        pytest.param(key_change(Op.DELETE, 30, "k", 9), LastChange("d", 5), id="deleted later"),
+        pytest.param(key_change(Op.CREATE, 30, "k", 9), LastChange("c", 5), id="created later"),
+        pytest.param(change(Op.TRUNCATE, 30, offset=9), LastChange("truncate", 5), id="truncated"),
+        pytest.param(change(Op.TRUNCATE, 5, offset=1), None, id="truncated before"),
+        pytest.param(change(Op.TRUNCATE, 30, offset=9, shard=B.name), None, id="another shard"),
+        pytest.param(key_change(Op.DELETE, 30, "other", 9), None, id="another key"),
+    ],
+)
+def test_a_key_whose_record_was_dropped_has_its_later_changes(
+    tmp_path: Path, later: dict[str, Any], touch: LastChange | None
+) -> None:
+    write_changes(tmp_path, 4, [key_change(Op.CREATE, 11, "more", 8)])
+    write_changes(tmp_path, 5, [later])
+    DeltaTable(tmp_path).alter.set_table_properties({DROPPED: "3"}, raise_if_not_exists=False)
+    log, asked = log_reader(tmp_path), [log_key("k", 4), log_key("more", 8)]
+
+    assert log.last_touches(TABLE, asked[:1]) == (touch,)
+    assert log_reader(tmp_path).last_touches(TABLE, asked)[0] == touch
+
+
 def test_a_tombstones_delete_counts_though_it_was_landed_a_batch_before(tmp_path: Path) -> None:
     write_changes(
         tmp_path, 0, [key_change(Op.CREATE, 10, "k", 4), key_change(Op.DELETE, 20, "k", 5)]
