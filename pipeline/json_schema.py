@@ -8,7 +8,8 @@ Spark's workers import it by its name.
 
 A schema may name another draft for a part of it (``$schema``), and `jsonschema` would then leave
 these keywords out. So only the outermost name is read. A ``$ref`` to another document is never
-fetched: a server that does not answer would stop all expectations.
+fetched: a server that does not answer would stop all expectations. Each other ``$ref`` is a path
+from the root, so that a loop is found before a value is validated.
 """
 
 import re
@@ -43,7 +44,10 @@ MAPS = (  # keywords whose value has a schema for each name, and the names are n
     "dependentSchemas",
     "dependencies",
 )
-REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+NAMES = ("$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef")
+"""Keywords that lead to a part of a schema by a name, which `_find_part` does not resolve."""
+MOST_REFERENCES = 10_000
+"""That one value may follow: where two lead to one part, and that to two, each level doubles."""
 SAME = (  # keywords whose schemas are for the same value
     *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
     *("dependentSchemas", "dependencies", "extends", "disallow", "type"),
@@ -101,18 +105,34 @@ def list_schema_patterns(schema: Any) -> Iterator[str]:
 
 
 def require_own_references(schema: Any) -> None:
-    """Refuse a schema with a reference to another document, to nothing, or to itself.
+    """Refuse references to another document, to nothing, to a name, without end, or too many.
 
     Raises:
-        ValueError: names the reference.
+        ValueError: names the reference, and says what to do.
     """
     parts = {id(one): one for one in _list_parts(schema)}
+    for part in parts.values():
+        _require_no_names(part, is_root=part is schema)
     after = {key: _list_same(schema, one) for key, one in parts.items()}
-    while ends := [key for key, below in after.items() if not below & after.keys()]:
+    counts = dict[int, int]()  # of references that each part follows for one value
+    while ends := [key for key, below in after.items() if after.keys().isdisjoint(below)]:
         for key in ends:
-            del after[key]
+            below = sum(counts.get(one, 0) for one in after.pop(key))
+            counts[key] = below + len(_list_references(parts[key]))
     for ref in (ref for key in after for ref in _list_references(parts[key])):
         raise ValueError(f"a `$ref` without end, {ref[:200]!r}; let it be for a part of the value")
+    if max(counts.values(), default=0) > MOST_REFERENCES:
+        why = f"`$ref`s that lead to more than {MOST_REFERENCES} schemas for one value"
+        raise ValueError(f"{why}; name each schema once in an `anyOf` or `allOf`")
+
+
+def _require_no_names(part: Mapping[str, Any], *, is_root: bool) -> None:
+    for name in NAMES:
+        if name in part:
+            raise ValueError(f"`{name}`; write a `$ref` to `#/$defs/NAME` instead")
+    for name in ("$id", "id"):
+        if isinstance(part.get(name), str) and not is_root:
+            raise ValueError(f"`{name}` {part[name][:200]!r} below its root; leave it out")
 
 
 def _list_parts(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -135,8 +155,8 @@ def _list_parts(schema: Any) -> Iterator[Mapping[str, Any]]:
             waiting += part
 
 
-def _list_same(schema: Any, part: Mapping[str, Any]) -> set[int]:
-    """The identities of the schemas by which *part* judges the same value."""
+def _list_same(schema: Any, part: Mapping[str, Any]) -> list[int]:
+    """The identities of the schemas by which *part* judges the same value, as often as it does."""
     found = [_find_part(schema, ref) for ref in _list_references(part)]
     for name in SAME:
         below = part.get(name)
@@ -144,28 +164,27 @@ def _list_same(schema: Any, part: Mapping[str, Any]) -> set[int]:
             found += below.values()
         else:
             found += below if isinstance(below, list) else [below]
-    return {id(one) for one in found if isinstance(one, Mapping)}
+    return [id(one) for one in found if isinstance(one, Mapping)]
 
 
 def _list_references(part: Mapping[str, Any]) -> list[str]:
-    return [part[name] for name in REFERENCES if isinstance(part.get(name), str)]
+    return [part["$ref"]] if isinstance(part.get("$ref"), str) else []
 
 
 def _find_part(schema: Any, reference: str) -> Any:
-    """The part of *schema* that *reference* names; None if it names an anchor.
+    """The part of *schema* that *reference* leads to.
 
     Raises:
-        ValueError: it names another document, or no part.
+        ValueError: it is to another document, to a name, or to no part.
     """
     if not reference.startswith("#"):
         raise ValueError(
             f"a `$ref` to another document, {reference[:200]!r}; copy that schema into `$defs`"
         )
-    path = unquote(reference[1:])
-    if path and not path.startswith("/"):
-        return None
+    if reference[1:2] not in ("", "/"):
+        raise ValueError(f"a `$ref` to a name, {reference[:200]!r}; write `#/$defs/NAME`")
     found = schema
-    for step in path.split("/")[1:]:
+    for step in unquote(reference[1:]).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         try:
             found = found[int(name) if isinstance(found, list) else name]

@@ -43,6 +43,7 @@ from pipeline.row_conditions import require_comparisons, require_plain_condition
 SLUICE = "_sluice"
 MOST_KEYS = 20  # of rows that one result names
 MOST_COLUMNS = 10  # that one result names
+MOST_LEVELS = 100  # of mappings and lists in the arguments of an expectation
 MOST_FILES = 1_000  # suites that are kept as they were read
 MATCH_JSON_SCHEMA = "expect_column_values_to_match_json_schema"
 JSON_SCHEMA_METRIC = (
@@ -338,6 +339,8 @@ def _unfit(each: ExpectationSettings) -> str:
     for name, value in each.kwargs.items():
         if isinstance(value, Mapping) and "$PARAMETER" in value:
             return f"kwargs.{name}: is a suite parameter, and there are none; write its value"
+    if _is_nested_deeper(each.kwargs, MOST_LEVELS):
+        return f"kwargs: are nested in more than {MOST_LEVELS} levels; write them with fewer"
     try:
         _build_expectation(each)
     except (GreatExpectationsError, ValueError, TypeError) as error:
@@ -348,6 +351,15 @@ def _unfit(each: ExpectationSettings) -> str:
         near = f"; the nearest is {close[0]}" if close else ""
         return f"type: no expectation {each.type!r}{near}"
     return _explain_patterns(each)
+
+
+def _is_nested_deeper(value: Any, levels: int) -> bool:
+    at = [value]
+    for _ in range(levels):
+        listed = [one.values() if isinstance(one, Mapping) else one for one in at]
+        below = {id(one): one for each in listed for one in each}
+        at = [one for one in below.values() if isinstance(one, Mapping | list | tuple)]
+    return bool(at)
 
 
 def _explain_condition(each: ExpectationSettings) -> str:
@@ -724,6 +736,8 @@ def _concluded(
         return ExpectationResult(text, result, severity)
     if _raised(result.exception_info):
         why = "it raised an error; do its columns exist, and do their types fit?"
+        if "RecursionError" in str(result.exception_info):
+            why = "a value is nested too deeply; exclude it with a row_condition"
         return ExpectationResult(f"{text}: {why}", None, severity)
     unexpected = int(result.result.get("unexpected_count") or 0)
     count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""

@@ -110,7 +110,21 @@ def test_values_of_a_schema_are_no_patterns() -> None:
     [
         ({"$ref": "http://127.0.0.1/x"}, "to another document, 'http://127.0.0.1/x'; copy"),
         ({"items": {"$ref": "file:///etc/hostname"}}, "to another document"),
-        ({"properties": {"a": {"$dynamicRef": "other.json#x"}}}, "to another document"),
+        ({"properties": {"a": {"$dynamicRef": "other.json#x"}}}, "`$dynamicRef`; write a `$ref`"),
+        ({"$dynamicAnchor": "n", "allOf": [{"$dynamicRef": "#n"}]}, "`$dynamicAnchor`; write"),
+        ({"items": {"$recursiveRef": "#"}}, "`$recursiveRef`; write"),
+        ({"$defs": {"x": {"$anchor": "a"}}}, "`$anchor`; write a `$ref` to `#/$defs/NAME`"),
+        (
+            {"$ref": "#a", "$defs": {"x": {"$anchor": "a", "allOf": [{"$ref": "#a"}]}}},
+            "'#a'; write",
+        ),
+        ({"$ref": "#%2F$defs", "$defs": {}}, "to a name, '#%2F$defs'"),
+        (
+            {"properties": {"a": {"$id": "http://x/y", "allOf": [{"$ref": "#"}]}}},
+            "`$id` 'http://x/y' below its root; leave it out",
+        ),
+        ({"$schema": OLD4, "properties": {"a": {"id": "http://x/y"}}}, "`id` 'http://x/y' below"),
+        ({"$schema": OLD, "definitions": {"x": {"$id": "#foo"}}}, "`$id` '#foo' below"),
         ({"$ref": "#/enum/0", "enum": [{"$ref": "http://127.0.0.1/x"}]}, "to another document"),
         ({"$ref": "#/$defs/x"}, "to no part of it, '#/$defs/x'"),
         ({"$ref": "#/allOf/x", "allOf": [{}]}, "to no part of it"),
@@ -125,12 +139,31 @@ def test_a_reference_that_is_not_to_a_part_of_the_schema_is_refused(schema: Any,
         require_own_references(schema)
 
 
+def doubled(levels: int) -> dict[str, Any]:
+    parts: dict[str, Any] = {"a0": {"type": "string"}}
+    for level in range(levels):
+        parts[f"a{level + 1}"] = {"anyOf": [{"$ref": f"#/$defs/a{level}"}] * 2}
+    return {"$ref": f"#/$defs/a{levels}", "$defs": parts}
+
+
+def test_references_that_double_at_each_level_are_bounded() -> None:
+    require_own_references(doubled(12))
+
+    for levels in (13, 300):
+        with pytest.raises(ValueError, match=r"more than 10000 schemas for one value; name each"):
+            require_own_references(doubled(levels))
+
+
 @pytest.mark.parametrize(
     "schema",
     [
         {"items": {"$ref": "#"}, "properties": {"$ref": {"$ref": "#/$defs/x"}}, "$defs": {"x": {}}},
         {"allOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/x"}], "$defs": {"x": {"not": {}}}},
-        {"$ref": "#x", "$defs": {"x": {"$anchor": "x"}}},
+        {
+            "$id": "http://x/s.json",
+            "properties": {"id": {"$ref": "#/$defs/$id"}},
+            "$defs": {"$id": {}},
+        },
         {"const": {"$ref": "http://127.0.0.1/x"}},
     ],
 )

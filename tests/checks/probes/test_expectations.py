@@ -29,6 +29,7 @@ from pipeline.suites import (
     SuiteAnswer,
     SuiteLook,
     evaluate_rows,
+    find_mistakes,
     find_strange_columns,
     find_unmet,
     make_frame,
@@ -866,6 +867,27 @@ def test_a_row_condition_runs_no_code(tmp_path: Path, world: RowsWorld, parser: 
     assert found.outcome is Outcome.UNKNOWN
     assert [places for _, places in unmet] == [None] * 5
     assert not made.exists()
+
+
+@THOROUGH
+def test_what_is_nested_too_deeply_is_unknown_and_says_so() -> None:
+    kind = "expect_column_values_to_match_json_schema"
+    rows = pa.table({"id": [1, 2], "doc": ["[1]", '{"a":' * 900 + "1" + "}" * 900]})
+    schema, condition = list[Any](), dict[str, Any]()
+    for _ in range(400):
+        schema, condition = [{"allOf": schema}], {"type": "and", "conditions": [condition]}
+    deep = expect(kind, column="doc", json_schema=schema[0])
+    suite = [
+        expect(kind, column="doc", json_schema={"additionalProperties": {"$ref": "#"}}),
+        deep,
+        expect(NOT_NULL, column="id", row_condition=condition),
+    ]
+
+    found = evaluate_rows(rows, TABLE, suite)
+
+    assert [one.met for one in found] == [None] * 3
+    assert "a value is nested too deeply" in found[0].text
+    assert "nested in more than 100 levels" in dict(find_mistakes(suite))[1]
 
 
 OWN = """
