@@ -148,7 +148,7 @@ def compare(
     password.write_text("x", encoding="utf-8")
     password.chmod(0o600)
     path.write_text(
-        CONFIG.format(lake=shop.home, source=SOURCE, port=1, password=password).replace(
+        CONFIG.format(lake=shop.home, source=SOURCE, port=1, password=password, busy="1s").replace(
             "call: 60s", limits
         )
         + more,
