@@ -13,7 +13,8 @@ SPREAD := -n auto --maxprocesses 8 --dist worksteal
 FAST_ONES := not spark and not stack and not long
 # What uses each declared package at least once.
 FLOORED := tests/alerts tests/checks/probes tests/checks/test_pii.py tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/monitor/test_schedule.py tests/pipeline/copies tests/pipeline/delta tests/pipeline/standards tests/pipeline/transports
-PROOFS := tests/proof tests/seeds tests/toy
+# With those of the demo they take as long as all others with servers, which run at the same time.
+PROOFS := tests/proof tests/seeds tests/toy tests/demo
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
 # uv asks those whom the machine trusts, as pip does, and not only those that it was built with.
