@@ -85,7 +85,7 @@ def delete_in_mirror(pipe: Pipe, id_: int) -> str:
 
 
 def test_exactly_the_wrong_rows_are_named_while_others_change(pipe: Pipe) -> None:
-    with writing(lambda number: change(pipe, number), pause=0.1):
+    with writing(lambda number: change(pipe, number), pause=0.3):
         status, equal = compare(pipe)
     assert (status, equal["outcome"], equal["differences"]) == (0, "equal", [])
     (left,) = equal["not_compared"].values()
@@ -93,7 +93,7 @@ def test_exactly_the_wrong_rows_are_named_while_others_change(pipe: Pipe) -> Non
 
     pipe.sql("SET sql_log_bin = 0", "UPDATE DB.t SET price = 0.5, x = 7 WHERE id = 250")
     waived = frozenset({delete_in_mirror(pipe, 300)})
-    with writing(lambda number: change(pipe, number + 1_000, waived), pause=0.1):
+    with writing(lambda number: change(pipe, number + 1_000, waived), pause=0.3):
         status, found = compare(pipe)
 
     shard = f"{pipe.name}/{pipe.name}.t"
