@@ -647,15 +647,15 @@ def test_one_id_far_from_all_others_delays_nothing_and_hides_no_row(far: int) ->
     world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
     world.alter(ONE, v="int")
     world.alter(TWO, v="int")
-    world.commit(*((Op.CREATE, one, id_) for one in (ONE, TWO) for id_ in range(1_500)))
-    world.allowed = 500
-    settings = {"block_rows": 64, "newest": 0, "ranges": 20, "within": timedelta(minutes=60)}
-    cycles(world, 30, **settings)
+    world.commit(*((Op.CREATE, one, id_) for one in (ONE, TWO) for id_ in range(300)))
+    world.allowed = 100
+    settings = {"block_rows": 16, "newest": 0, "ranges": 20, "within": timedelta(minutes=20)}
+    cycles(world, 12, **settings)
     world.commit((Op.CREATE, ONE, far))
     world.catch_up()
     del world.copy[ONE][77]
 
-    found = cycles(world, 240, **settings)
+    found = cycles(world, 90, **settings)
 
     assert {one.ruling.outcome for one in found} == {Outcome.PASS, Outcome.FAIL}
     assert found[-1].ruling.outcome is Outcome.FAIL
@@ -749,34 +749,34 @@ def test_a_lap_reads_each_row_once_however_ids_lie(ids: list[int]) -> None:
 
 
 def sparse_world(ids: Sequence[int]) -> FakeWorld:
-    """Two shards with *ids*, whose source refuses ranges of more than 500 rows."""
+    """Two shards with *ids*, whose source refuses ranges of more than 100 rows."""
     world = FakeWorld(columns={ONE: VALUED, TWO: VALUED})
     world.alter(ONE, v="int")
     world.alter(TWO, v="int")
     world.commit(*((Op.CREATE, shard, id_) for shard in (ONE, TWO) for id_ in ids))
     world.catch_up()
-    world.allowed = 500
+    world.allowed = 100
     return world
 
 
 SPARSE: dict[str, Any] = {
-    "block_rows": 64,
+    "block_rows": 16,
     "newest": 0,
     "ranges": 20,
-    "within": timedelta(minutes=60),
+    "within": timedelta(minutes=20),
 }
 
 
 def test_rows_that_the_mirror_has_lost_are_named_where_it_says_how_ids_lie() -> None:
     """Their ids have one place, and the source does not let them all be counted."""
-    world = sparse_world(range(1_500))
-    for id_ in range(300, 1_200):
+    world = sparse_world(range(300))
+    for id_ in range(60, 240):
         del world.copy[ONE][id_]
 
-    found = cycles(world, 160, **SPARSE)
+    found = cycles(world, 60, **SPARSE)
 
     assert found[-1].ruling.code == "missing_rows"
-    assert "900 rows missing" in found[-1].ruling.reason
+    assert "180 rows missing" in found[-1].ruling.reason
     world.commit((Op.UPDATE, TWO, 7))
     world.catch_up()
     world.copied_contents[TWO, 7] += 5
@@ -785,17 +785,17 @@ def test_rows_that_the_mirror_has_lost_are_named_where_it_says_how_ids_lie() -> 
 
 def test_rows_that_fill_a_gap_are_compared() -> None:
     """The gap has one place since it was empty."""
-    world = sparse_world([*range(600), *range(10**9, 10**9 + 600)])
-    cycles(world, 30, **SPARSE)
-    world.commit(*((Op.CREATE, ONE, id_) for id_ in range(600, 1_400)))
+    world = sparse_world([*range(120), *range(10**9, 10**9 + 120)])
+    cycles(world, 12, **SPARSE)
+    world.commit(*((Op.CREATE, ONE, id_) for id_ in range(120, 320)))
     world.catch_up()
-    settled = cycles(world, 200, **SPARSE)
-    del world.copy[ONE][900]
+    settled = cycles(world, 70, **SPARSE)
+    del world.copy[ONE][200]
 
-    found = cycles(world, 300, **SPARSE)
+    found = cycles(world, 100, **SPARSE)
 
     assert settled[-1].ruling.outcome is Outcome.PASS
-    assert "shop_00.orders:900" in found[-1].ruling.reason
+    assert "shop_00.orders:200" in found[-1].ruling.reason
 
 
 def test_a_range_with_more_rows_than_are_listed_is_divided_until_its_row_is_named(
