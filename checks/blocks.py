@@ -404,6 +404,10 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
     if inputs.losses.more:
         text = f"{inputs.losses.more} more rows of the ledger did not come out; {_advice(table)}"
         yield Reason("residual", text)
+    if inputs.losses.unreadable:
+        what = f"{inputs.losses.unreadable} rows of the ledger did not come out"
+        where = "the store's row of their minute is unreadable; delete it (docs/runbooks/lost.md)"
+        yield Reason("residual", f"{what}, and {where}")
 
 
 def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:

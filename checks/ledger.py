@@ -188,11 +188,13 @@ class Residual:
 class TableLosses:
     """Residuals of a table that nothing has proven to be made good, oldest first.
 
-    ``more`` are rows that no residual here has: of too many minutes, or of unreadable ones.
+    ``more`` are rows that no residual here has, of too many minutes; ``unreadable`` are of minutes
+    that the store cannot read, so nothing proves them.
     """
 
     residuals: tuple[Residual, ...] = ()
     more: int = 0
+    unreadable: int = 0
 
 
 NO_LOSSES = TableLosses()

@@ -263,18 +263,23 @@ class Ledger:
 
     def _find_losses(self, tables: Collection[str]) -> Iterator[tuple[str, TableLosses]]:
         """Of the hops that no check speaks for."""
-        known = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
-        lost = [(key, rows) for key, rows in known if rows and key[1] != Hop.COLLECTION.value]
+        some = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
+        lost = [(key, rows) for key, rows in some if rows and key[1] != Hop.COLLECTION.value]
         found = dict[str, TableLosses]()
         for (table, hop), rows in lost:
             own_hop = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == hop)
             wrong = and_(own_hop, ledger_minutes.c.residual != 0)
             query = select(ledger_minutes).where(wrong).order_by(ledger_minutes.c.minute)
-            entries = self.database.decoded(query.limit(MOST_LOST), ledger_minutes, _entry)
+            read = self.database.decoded(query.limit(MOST_LOST), ledger_minutes, _entry, _lost_rows)
+            entries = [one for one in read if isinstance(one, LedgerEntry)]
+            unread = sum(one for one in read if isinstance(one, int))
             own = group_residuals(Hop(hop), entries) if entries else ()
-            more = max(rows - sum(one.rows for one in own), 0)  # a merge may have come between
+            known = unread + sum(one.rows for one in own)
+            more = max(rows - known, 0)  # a merge may have come between
             before = found.get(table, NO_LOSSES)
-            found[table] = TableLosses((*before.residuals, *own), before.more + more)
+            found[table] = TableLosses(
+                (*before.residuals, *own), before.more + more, before.unreadable + unread
+            )
         yield from found.items()
 
     def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
@@ -494,6 +499,11 @@ def _unread_minute(stored: Mapping[str, bytes | None]) -> LedgerEntry:
     minute, lost = _number(stored["minute"]), _number(stored["residual"])
     counts, found = ({UNREADABLE: lost}, datetime.now(UTC)) if lost else ({}, None)
     return LedgerEntry(minute if is_minute(minute) else 0, counts, unknown=True, found=found)
+
+
+def _lost_rows(stored: Mapping[str, bytes | None]) -> LedgerEntry | int:
+    """Of an unreadable minute, the rows that are missing."""
+    return _number(stored["residual"], 1)
 
 
 def _number(stored: bytes | None, otherwise: int = 0) -> int:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from checks.blocks import Inputs
 from checks.certificate import Certificate, revoke_failed
+from checks.ledger import TableLosses
 from checks.model import Outcome, Reason, Ruling, Verdict, Verified
 from checks.readiness import (
     CheckNeed,
@@ -295,6 +296,15 @@ def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
     other = assess(MIRROR, inputs(taken=taken, topics=frozenset({"y"})), BOTH)
 
     assert (mine.state, other.state) == (ReadinessState.BLOCKED, ReadinessState.READY)
+
+
+def test_rows_of_an_unreadable_minute_block_and_say_what_a_person_does() -> None:
+    answer = assess(MIRROR, inputs(losses=TableLosses(unreadable=2)), BOTH)
+
+    (reason,) = [one for one in answer.reasons if one.code == "residual"]
+    assert "2 rows of the ledger did not come out" in reason.text
+    assert "delete it (docs/runbooks/lost.md)" in reason.text
+    assert "bootstrap" not in reason.text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import ColumnElement, event, text
 
-from checks.ledger import COUNTING_CHECK, EVENTS, LedgerEntry, LedgerState
+from checks.ledger import COUNTING_CHECK, EVENTS, LedgerEntry, LedgerState, TableLosses
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store import ledger
 from monitor.store.history import HISTORY
@@ -196,14 +196,14 @@ def test_a_minute_that_is_unreadable_keeps_what_is_missing(
     damage(store, f"ledger_minutes SET {change}")
     store.ledger.prune(NOW)
 
-    assert store.ledger.losses()[T].more == 1
+    assert store.ledger.losses()[T] == TableLosses(unreadable=1)
 
     for batch in (1, 2):
         land(store, batch, {"7": {"c": 1}})
         store.ledger.add_merges("main", [merge(batch - 1, batch, {"7": {"c": 1}})], NOW)
 
     losses = store.ledger.losses()[T]
-    assert losses.more + sum(one.rows for one in losses.residuals) == 1
+    assert losses.unreadable + sum(one.rows for one in losses.residuals) == 1
     if losses.residuals:
         assert losses.residuals[0].missing == {7: {UNREADABLE: 1}}
     assert store.database.unreadable == 1
@@ -219,7 +219,7 @@ def test_a_minute_of_no_calendar_blocks_its_table_and_stops_no_other(
 
     losses = store.ledger.losses()[T]
 
-    assert (losses.more, losses.residuals) == (1, ())
+    assert losses == TableLosses(unreadable=1)
     assert store.ledger.prune(NOW + 20 * HISTORY) == 0
 
 
