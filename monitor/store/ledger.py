@@ -105,6 +105,7 @@ class Ledger:
     _residuals: Residuals = field(default_factory=dict, repr=False)
     _losses: Mapping[str, TableLosses] = field(default_factory=dict, repr=False)
     _changed: set[str] | None = None
+    _lane: str | None = None  # of this service, once it has landed
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _merging: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _counted: dict[str, CountedHop] = field(default_factory=dict, repr=False)
@@ -155,6 +156,7 @@ class Ledger:
         if report.batch is None:
             return
         lane, batch, at = report.lane, report.batch, report.started
+        self._lane = lane
         rows = [
             {"lane": lane, "table": table, "batch": batch, "at": at, "counts": counts}
             for table, counts in report.minutes.items()
@@ -306,6 +308,7 @@ class Ledger:
         """Delete old minutes without a residual, and batches that nothing merged.
 
         Batches are old by their numbers, because a clock that is ahead makes all of them old.
+        Nothing merges those of a lane that this service does not land in any more.
         """
         old = ledger_minutes.c.at < now - HISTORY
         quiet = and_(ledger_minutes.c.at < now - KEPT, ledger_minutes.c.made_good.is_(None))
@@ -314,6 +317,9 @@ class Ledger:
         with self.database.read() as connection:
             lanes = connection.scalars(select(ledger_open.c.lane).distinct()).all()
         gone += sum(map(self._give_up, lanes))
+        if self._lane is not None:
+            delete_rows(self.database, ledger_reach, ledger_reach.c.lane != self._lane)
+            gone += delete_rows(self.database, ledger_open, ledger_open.c.lane != self._lane)
         self._note_changed(None)
         return gone
 

@@ -308,6 +308,18 @@ def test_a_batch_is_given_up_once_too_many_landed_after_it(
     assert {*states(store).values()} == {LedgerState.UNKNOWN}
 
 
+def test_a_lane_that_the_service_has_left_is_given_up(store: ServiceStore) -> None:
+    for batch in (5, 6):
+        land(store, batch, {"7": {"c": batch}})
+    store.ledger.add_landing(LandingReport("new", 0, 1, NOW, NO_TIME, minutes={}))
+
+    assert store.ledger.prune(NOW) == 2
+
+    land(store, 7, {"8": {"c": 1}})
+    store.ledger.add_merges("main", [merge(4, 7, {"7": {"c": 11}, "8": {"c": 1}})], NOW)
+    assert {*states(store).values()} == {LedgerState.UNKNOWN}
+
+
 def test_a_clock_that_is_ahead_gives_up_no_batch(store: ServiceStore) -> None:
     land(store, 0, {"7": {"c": 2}})
 
