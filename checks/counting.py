@@ -40,6 +40,7 @@ from checks.ranges import (
     block_width,
     choose_blocks,
     differing_ids,
+    divide_range,
     find_mismatches,
     id_runs,
     narrow_mismatches,
@@ -561,11 +562,9 @@ def _holds(spans: Sequence[Range], span: Range) -> bool:
 
 
 def _halve_range(one: OpenRange) -> list[OpenRange]:
-    low, high = one.span
-    if high - low <= 1:
+    if one.span[1] - one.span[0] <= 1:
         return [one]
-    middle, rows = (low + high) // 2, max(one.rows // 2, 1)
-    return [OpenRange((low, middle), rows), OpenRange((middle, high), rows)]
+    return [OpenRange(half, max(one.rows // 2, 1)) for half in divide_range(one.span, 2)]
 
 
 def _coarser(ranges: tuple[OpenRange, ...]) -> tuple[OpenRange, ...]:

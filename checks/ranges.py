@@ -65,21 +65,29 @@ class IdScale:
 
     def place(self, id_: int) -> int:
         """The place of *id_*; neighbours may have the same."""
-        number = bisect_right(self.knots, id_, key=lambda knot: knot[0])
-        low, first = self.knots[max(number - 1, 0)] if self.knots else (0, 0)
-        if number in (0, len(self.knots)):
+        (low, first), after = self._knots_around(id_, 0)
+        if after is None:
             return first + id_ - low
-        high, last = self.knots[number]
+        high, last = after
         return first + (id_ - low) * (last - first) // (high - low)
 
     def id_at(self, place: int) -> int:
         """The lowest id at *place*."""
-        number = bisect_right(self.knots, place, key=lambda knot: knot[1])
-        low, first = self.knots[max(number - 1, 0)] if self.knots else (0, 0)
-        if number in (0, len(self.knots)):
+        (low, first), after = self._knots_around(place, 1)
+        if after is None:
             return low + place - first
-        high, last = self.knots[number]
+        high, last = after
         return low - (first - place) * (high - low) // (last - first)  # rounded up
+
+    def _knots_around(
+        self, value: int, part: int
+    ) -> tuple[tuple[int, int], tuple[int, int] | None]:
+        """The knot before an id (*part* 0) or a place (1), and that after it; None outside."""
+        if not self.knots:
+            return (0, 0), None
+        number = bisect_right(self.knots, value, key=lambda knot: knot[part])
+        inside = 0 < number < len(self.knots)
+        return self.knots[max(number - 1, 0)], self.knots[number] if inside else None
 
     def width(self, ids: Range) -> int:
         """How many places *ids* have."""
@@ -150,22 +158,16 @@ def learn_scale(low: int, high: int, count: CountRows) -> IdScale:
         ]
         if not heavy:
             break
-        parts = [part for span in heavy for part in _divide(span)]
+        parts = [part for span in heavy for part in divide_range(span, PARTS)]
         counts = dict(zip(parts, count(parts), strict=True))
         for span in heavy:
-            own = {part: counts[part] for part in _divide(span)}
+            own = {part: counts[part] for part in divide_range(span, PARTS)}
             if max(own.values()) * PARTS <= sum(own.values()) * EVEN:
                 even.add(span)
             else:
                 del pieces[span]
                 pieces |= own
     return _fit_scale(sorted(pieces.items()), total)
-
-
-def _divide(span: Range) -> Iterator[Range]:
-    low, high = span
-    cuts = [low + (high - low) * number // PARTS for number in range(PARTS + 1)]
-    return pairwise(cuts)
 
 
 def _fit_scale(pieces: Sequence[tuple[Range, int]], total: int) -> IdScale:
@@ -248,7 +250,7 @@ def narrow_mismatches(
         left = [each for each in left if not _small(each, leaf)]
         room = max(breadth - len(leaves), 0)
         whole = whole and len(left) <= room
-        halves = [half for each in left[:room] for half in _halves(each.span)]
+        halves = [half for each in left[:room] for half in divide_range(each.span, 2)]
         left = list(find_mismatches(halves, *counts(halves))) if halves else []
     return Narrowed(tuple(sorted(leaves[:breadth])), whole and len(leaves) <= breadth)
 
@@ -272,9 +274,15 @@ def differing_ids(source: Sequence[int], mirror: Sequence[int], limit: int) -> t
 
 
 def divide_range(span: Range, parts: int) -> list[Range]:
-    """*span* in about so many *parts*, ascending; a range of few ids is one of each id."""
+    """*span* in so many *parts* of equal width, ascending; a range of fewer ids in one of each."""
     low, high = span
-    return [*pairwise((*range(low, high, max((high - low) // parts, 1)), high))]
+    parts = min(parts, high - low)
+    return [*pairwise(low + (high - low) * number // parts for number in range(parts + 1))]
+
+
+def overlap(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether two half-open ranges have an id in common."""
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def id_runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -295,8 +303,3 @@ def id_runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _small(each: Mismatch, leaf: int) -> bool:
     few = max(each.source, each.mirror) <= leaf or min(each.source, each.mirror) == 0
     return few or each.span[1] - each.span[0] <= 1
-
-
-def _halves(span: Range) -> tuple[Range, Range]:
-    middle = (span[0] + span[1]) // 2
-    return (span[0], middle), (middle, span[1])

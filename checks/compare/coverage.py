@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from checks.counting import AGAIN, MOST_OPEN, NARROWER, Suspect
-from checks.ranges import EVEN_IDS, FLOOR, UNSIGNED_CEILING, Blocks, IdScale, divide_range
+from checks.ranges import EVEN_IDS, FLOOR, UNSIGNED_CEILING, Blocks, IdScale, divide_range, overlap
 from checks.world import Range
 from pipeline.clocks import has_passed
 from pipeline.model import Shard
@@ -116,7 +116,7 @@ class Coverage:
                 # what is left of a block: ranges of another width have compared the rest
                 low, high = blocks.ids_of(number)
                 span = max(low, one.low), min(high, one.high)
-                over = [each for each in skipped if span[0] < each[1] and each[0] < span[1]]
+                over = [each for each in skipped if overlap(span, each)]
                 if not over:
                     found.setdefault(span)
                 number = min([number, *(blocks.numbers_of(each)[0] for each in over)]) - 1
@@ -280,11 +280,7 @@ def remove_overlapping(spans: KnownSpans, others: KnownSpans) -> Spans:
     found = Spans()
     for own, many in spans.items():
         there = others.get(own, ())
-        found[own] = [
-            [low, high]
-            for low, high in many
-            if not any(low < end and start < high for start, end in there)
-        ]
+        found[own] = [[*one] for one in many if not any(overlap(one, other) for other in there)]
     return found
 
 
@@ -308,9 +304,9 @@ def halve_first(opened: Sequence[Range], many: int) -> list[Range]:
     first, rest = opened[:many], opened[many:]
     if len(opened) + many > MOST_OPEN:
         return [*rest, *first]
-    wide = [(low, (low + high) // 2, high) for low, high in first if high - low > 1]
-    halves = [half for low, middle, high in wide for half in ((low, middle), (middle, high))]
-    return [*halves, *rest, *(span for span in first if span[1] - span[0] <= 1)]
+    wide = [span for span in first if span[1] - span[0] > 1]
+    halves = [half for span in wide for half in divide_range(span, 2)]
+    return [*halves, *rest, *(span for span in first if span not in wide)]
 
 
 def sort_opened_first(
@@ -340,9 +336,9 @@ def find_spans(spans: KnownSpans, rows: Iterable[Suspect]) -> Spans:
 def join_disjoint(first: Sequence[Range], more: Sequence[Range]) -> list[Range]:
     """*first*, and those of *more* that overlap none of them; ascending."""
     kept: list[Range] = []
-    for low, high in (*first, *more):
-        if all(high <= start or end <= low for start, end in kept):
-            kept.append((low, high))
+    for one in (*first, *more):
+        if not any(overlap(one, other) for other in kept):
+            kept.append(one)
     return sorted(kept)
 
 
