@@ -466,12 +466,9 @@ class Values:
         The *proof* of the cycle that has just ended is remembered with it, unless this fails.
         """
         table, world = comparison.table, comparison.world
-        kept, failed = self._carry_over(comparison, memory), memory.get("failed", 0)
-        progress, coverage = (
-            ChangedProgress.loads(kept["progress"], table),
-            _coverage(comparison, kept),
-        )
-        debts, pace = self._debts(comparison, kept, timedelta()), timedelta(seconds=kept["pace"])
+        cycle, failed = self._carry_over(comparison, memory), memory.get("failed", 0)
+        kept, debts = cycle.kept, dict(cycle.debts)
+        coverage, pace = cycle.coverage, cycle.pace
         opened, scales, rotation = kept["open"], kept["scales"], kept["turn"]
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
         highest, handed = dict[Shard, int](), find_handed(table, world, COUNTS)
@@ -493,7 +490,7 @@ class Values:
             found = load_suspects(memory["found"], table)
             newest = {} if self.newest else find_newest(memory, table, highest)
             try:
-                changed = look_at_changes(comparison, progress, most, found, newest)
+                changed = look_at_changes(comparison, cycle.progress, most, found, newest)
             except SlowError:
                 kept["at_once"] = self._fewer_rows(comparison)
                 raise
@@ -507,7 +504,7 @@ class Values:
         result["turn"] = (rotation + self.ranges) % len(table.shards)
         world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
 
-    def _carry_over(self, comparison: Comparison, memory: Memory) -> dict[str, Any]:
+    def _carry_over(self, comparison: Comparison, memory: Memory) -> "NextCycle":
         """What the next cycle needs of the *memory* of the last one; a shard may be gone since."""
         table, coverage = comparison.table, _coverage(comparison, memory)
         names, now = {*map(str, table.shards)}, comparison.world.now
@@ -516,23 +513,26 @@ class Values:
             for kind in ("open", "scales")
         )
         before = datetime.fromisoformat(memory["began"]) if "began" in memory else now
-        return {
+        progress, pace = self._progress(comparison, memory), self._pace(memory, now)
+        debts = self._debts(comparison, memory, now - before)
+        kept = {
             "found": memory["found"],
             "rows": None,
             "open": opened,
             "spans": {},
             "later": [],
-            "progress": self._progress(comparison, memory).dumps(),
+            "progress": progress.dumps(),
             "newest": memory.get("newest", {}),
             "columns": comparison.asked,
             "at_once": comparison.at_once,
             "coverage": {str(shard): one.dumps() for shard, one in coverage.items()},
-            "debts": _dump_debts(self._debts(comparison, memory, now - before)),
+            "debts": _dump_debts(debts),
             "scales": scales,
             "turn": memory.get("turn", 0),
             "began": now.isoformat(),
-            "pace": self._pace(memory, now).total_seconds(),
+            "pace": pace.total_seconds(),
         }
+        return NextCycle(progress, coverage, debts, pace, kept)
 
     def _fewer_rows(self, comparison: Comparison) -> int:
         """How many rows a source is asked for at once, after so many took too long."""
@@ -689,6 +689,17 @@ class Values:
         spare = max(rows - self.newest * self.block_rows, 0) * per_row
         afforded = max(spare, due.debt.lap * places)
         return min(wanted, afforded)
+
+
+@dataclass(frozen=True, slots=True)
+class NextCycle:
+    """What a cycle goes on with, and ``kept`` of it as JSON values for the memory of the check."""
+
+    progress: ChangedProgress
+    coverage: Mapping[Shard, Coverage]
+    debts: Mapping[Shard, RangeDebt]
+    pace: timedelta
+    kept: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
