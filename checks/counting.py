@@ -335,6 +335,8 @@ def load_instant(raw: str) -> datetime:
 
 PROOF = "proof"
 """Key in the memory of a check of its `RowProof`."""
+CLAIMS = (PROOF, "spans", "looked", "through", "begun", "held")
+"""Keys in the memories of checks whose instants say when rows were seen to be right."""
 
 
 @dataclass(frozen=True, slots=True)

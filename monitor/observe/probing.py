@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
+from checks.counting import CLAIMS
 from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering, weakest_ordering
 from checks.run import Check, looks_back, run_probe
@@ -58,8 +59,6 @@ Due = tuple[CheckPlan, Any, Table]
 NOT_ASKED = Missing("it was not asked yet")
 UNABLE = ("unreachable", "unprovable", "not_reached", "over_time", "check_broken")
 """Codes of an UNKNOWN that is over once the probe can look again."""
-CLAIMS = ("proof", "spans", "looked", "through", "begun", "held")
-"""Members of what checks remember that say when rows were seen to be right."""
 log = structlog.get_logger(__name__)
 
 
