@@ -37,6 +37,7 @@ from pipeline.comparisons import (
     plan_match,
 )
 from pipeline.errors import ConfigError, describe_half_pair
+from pipeline.files.layout import FileStamp
 from pipeline.model import Op, Shard, Table
 from pipeline.row_conditions import require_comparisons, require_plain_condition
 
@@ -147,7 +148,6 @@ class SuiteAnswer:
     results: tuple[ExpectationResult, ...]
 
 
-FileStamp = tuple[int, int, int, int]
 _files: dict[str, tuple[FileStamp, tuple[ExpectationSettings, ...]]] = {}
 _files_lock = Lock()
 
@@ -161,13 +161,13 @@ def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
         ConfigError: the file is missing, is not JSON, or is not a suite; names the position.
     """
     try:
-        stamp = _stamp(path)
+        stamp = FileStamp.of(Path(path).stat())
         with _files_lock:
             known = _files.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
         text = Path(path).read_text(encoding="utf-8")
-        is_whole = _stamp(path) == stamp
+        is_whole = FileStamp.of(Path(path).stat()) == stamp
     except (OSError, ValueError) as error:
         other = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         why = getattr(error, "strerror", None) or other
@@ -193,11 +193,6 @@ def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
                 _files.clear()
             _files[path] = stamp, found
     return found
-
-
-def _stamp(path: str) -> FileStamp:
-    stat = Path(path).stat()
-    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 
 def _exported(one: Any, at: str) -> ExpectationSettings:

@@ -80,11 +80,6 @@ def empty_file(stamp: FileStamp) -> WholeFile:
     return WholeFile(stamp, blake2b(digest_size=16).hexdigest(), 0, {})
 
 
-def stamp_of(stat: os.stat_result) -> FileStamp:
-    """The stamp of the file, which needs no opening."""
-    return FileStamp(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-
-
 def open_file(path: Path, base: Path) -> IO[bytes]:
     """Open a file below *base*.
 
@@ -112,7 +107,7 @@ def examine_file(path: Path, kind: str, base: Path, *, named: bool) -> WholeFile
         OSError: it cannot be read.
     """
     with open_file(path, base) as file:
-        before = stamp_of(os.fstat(file.fileno()))
+        before = FileStamp.of(os.fstat(file.fileno()))
         try:
             found = KINDS[kind.removesuffix(PACKED)][0](_unpacked(file, kind), named)
         except (*UNREADABLE, OSError) as error:
@@ -122,7 +117,7 @@ def examine_file(path: Path, kind: str, base: Path, *, named: bool) -> WholeFile
         if isinstance(found, UnfinishedFile):
             return found
         digest = digest_of(file)
-        if stamp_of(os.fstat(file.fileno())) != before or _other(path, before):
+        if FileStamp.of(os.fstat(file.fileno())) != before or _other(path, before):
             return UnfinishedFile("it changed while it was read")
     return WholeFile(before, digest, found.rows, found.columns)
 

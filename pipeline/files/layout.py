@@ -7,6 +7,7 @@ apart, found the same stamp. Its own timestamps are only compared for equality. 
 neither hides a file nor lets it be taken twice.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -137,6 +138,11 @@ class FileStamp:
     size: int
     modified: int
     changed: int
+
+    @classmethod
+    def of(cls, stat: os.stat_result) -> "FileStamp":
+        """The stamp of the file, which needs no opening."""
+        return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
     @property
     def parts(self) -> tuple[int, int, int, int]:

@@ -43,7 +43,6 @@ from pipeline.files.content import (
     examine_file,
     grow_columns,
     open_file,
-    stamp_of,
 )
 from pipeline.files.layout import (
     Due,
@@ -106,7 +105,9 @@ def list_files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> 
     Raises:
         OSError: it cannot be read.
     """
-    return (_found(part, name, stamp_of(stat)) for name, stat in _entries(base, part, unfinished))
+    return (
+        _found(part, name, FileStamp.of(stat)) for name, stat in _entries(base, part, unfinished)
+    )
 
 
 def hash_partition(
@@ -119,7 +120,7 @@ def hash_partition(
     """
     made = blake2b(digest_size=16)
     for number, (name, stat) in enumerate(_entries(base, part, unfinished), start=1):
-        made.update(b"%s/%d/%d/%d/%d\n" % (os.fsencode(name), *stamp_of(stat).parts))
+        made.update(b"%s/%d/%d/%d/%d\n" % (os.fsencode(name), *FileStamp.of(stat).parts))
         if number % PAUSE == 0:
             yield
     return made.digest()
@@ -673,7 +674,7 @@ class FileSweep:
         """The same bytes, or another file; what is being read while it changes waits on."""
         with open_file(self.base / one.path, self.base) as file:
             found = digest_of(file)
-            if stamp_of(os.fstat(file.fileno())) != one.stamp:
+            if FileStamp.of(os.fstat(file.fileno())) != one.stamp:
                 return
         if found != digest:
             self._tell(one, f"{CHANGED} ({one.stamp.size} bytes now), and {UNREAD}")

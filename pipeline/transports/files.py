@@ -219,7 +219,7 @@ def _same(opened: IO[bytes], file: TakenFile, known: FileStamp) -> FileStamp:
     Raises:
         ValueError: it is another file, or was changed.
     """
-    now = content.stamp_of(os.fstat(opened.fileno()))
+    now = FileStamp.of(os.fstat(opened.fileno()))
     if now != known and content.digest_of(opened) != file.digest:
         raise ValueError("it was changed after it was taken, and before it was read")
     return now
