@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -552,6 +552,12 @@ def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _number(
+    name: str, bounds: click.IntRange | click.FloatRange, default: float, text: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, type=bounds, default=default, show_default=True, help=text)
+
+
 @click.command("drill")
 @click.option("--dir", "home", type=click.Path(path_type=Path), default=HOME, show_default=True)
 @click.option(
@@ -561,41 +567,11 @@ def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
     show_default=True,
     help="The database whose tables are harmed.",
 )
-@click.option(
-    "--faults",
-    type=click.IntRange(0, 2000),
-    default=1000,
-    show_default=True,
-    help="Rows harmed at the source.",
-)
-@click.option(
-    "--tables",
-    type=click.IntRange(1, 99),
-    default=10,
-    show_default=True,
-    help="Small tables.",
-)
-@click.option(
-    "--calm",
-    type=click.FloatRange(min=0),
-    default=30.0,
-    show_default=True,
-    help="Seconds before the first fault.",
-)
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=900.0,
-    show_default=True,
-    help="Seconds to wait at most.",
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0, min_open=True),
-    default=100.0,
-    show_default=True,
-    help="Row changes a second.",
-)
+@_number("--faults", click.IntRange(0, 2000), 1000, "Rows harmed at the source.")
+@_number("--tables", click.IntRange(1, 99), 10, "Small tables.")
+@_number("--calm", click.FloatRange(min=0), 30.0, "Seconds before the first fault.")
+@_number("--wait", click.FloatRange(min=0), 900.0, "Seconds to wait at most.")
+@_number("--rate", click.FloatRange(min=0, min_open=True), 100.0, "Row changes a second.")
 @click.option("--outages/--no-outages", default=True, help="Let parts of the pipeline fail first.")
 @click.option("--outage", "chosen", multiple=True, help="Only outages with this in their name.")
 @click.option("--short-paces", is_flag=True, help="Run the checks every few seconds.")
