@@ -34,11 +34,10 @@ LARGEST = 950  # MiB; 937 were measured, of which pyspark is 453
 CARRIED = {
     "anyio",
     "h11",
-    "jsonschema",
     "pydantic-core",
     "py4j",
     "starlette",
-}  # of fastapi, uvicorn, great-expectations, pydantic, pyspark
+}  # of fastapi, uvicorn, pydantic, pyspark
 BEHIND = {"crc32c"}  # kafka-python imports it where it is installed
 FILES = ("pyproject.toml", "README.md", "LICENSE", "jars.lock", "MANIFEST.in", "clean_build.py")
 
