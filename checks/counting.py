@@ -147,11 +147,11 @@ class SuspectReading:
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "SuspectReading":
         """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
-        before = dict(zip(map(tuple, raw["suspects"]), raw["before"], strict=True))
+        before = dict(zip(map(tuple, raw["suspects"]), map(int, raw["before"]), strict=True))
         kept = load_suspects(raw["suspects"], table)
         counts = tuple(before[shard_name(shard), id_] for shard, id_ in kept)
-        ended = datetime.fromisoformat(raw["ended"])
-        return cls(kept, counts, raw["landed"], ended, raw["tries"])
+        ended = load_instant(raw["ended"])
+        return cls(kept, counts, int(raw["landed"]), ended, int(raw["tries"]))
 
 
 def dump_suspects(suspects: Iterable[Suspect]) -> list[list[str | int]]:
@@ -306,6 +306,32 @@ class CountedRanges:
         )
 
 
+MISREAD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of reading a memory that has another shape."""
+BEGUN_AGAIN: Mapping[str, Any] = {}
+
+
+def load_memory(
+    table: Table,
+    world: World,
+    check: str,
+    read: Callable[[], A],
+    instead: Mapping[str, Any] = BEGUN_AGAIN,
+) -> A:
+    """What *read* makes of the memory of a *check* that keeps no finding between two rounds.
+
+    Raises:
+        ProofError: it has another shape.  *Instead* is remembered, so that the next round begins
+            again.
+    """
+    try:
+        return read()
+    except MISREAD as error:
+        world.remember(table, check, instead)
+        what = f"the stored memory of check {check} for {table.name} has another shape"
+        raise ProofError(f"{what}, so the check begins again; wait for its next rounds") from error
+
+
 def read_other(
     table: Table, world: World, check: str, read: Callable[[Mapping[str, Any]], A]
 ) -> A | None:
@@ -317,7 +343,7 @@ def read_other(
         return None
     try:
         return read(world.recall(table, check) or {})
-    except (AttributeError, LookupError, OverflowError, ProofError, TypeError, ValueError):
+    except (ProofError, *MISREAD):
         return None
 
 

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
+from checks.counting import load_instant
 from checks.world import ChangedRow, World
 from pipeline.aggregates import AggregatedColumn, Moment, RangeAggregate, TimeSpan
 from pipeline.clocks import no_zone
@@ -181,14 +182,24 @@ class DayTallies:
         counted = {
             shard: {
                 column: tuple(
-                    RangeAggregate(rows, tuple(map(Decimal, sums))) for rows, *sums in tallies
+                    RangeAggregate(int(rows), tuple(map(Decimal, sums))) for rows, *sums in tallies
                 )
                 for column, tallies in own.items()
             }
             for shard, own in raw["counted"].items()
         }
         days = tuple(map(date.fromisoformat, raw["days"]))
-        return cls(days, datetime.fromisoformat(raw["ended"]), raw["landed"], counted)
+        return cls(days, load_instant(raw["ended"]), int(raw["landed"]), counted)
+
+    def answers(self, question: DayQuestion) -> bool:
+        """Whether each shard has one sum of each field for each day and column of *question*."""
+        size = len(question.fields)
+        return bool(self.days and self.counted) and all(
+            tuple(own) == question.columns
+            and all(len(tallies) == len(self.days) for tallies in own.values())
+            and all(len(one.sums) == size for tallies in own.values() for one in tallies)
+            for own in self.counted.values()
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from checks.counting import Fences, await_fences
+from checks.counting import Fences, await_fences, load_instant, load_memory
 from checks.days import (
     DayDifference,
     DayQuestion,
@@ -146,16 +146,17 @@ class DayCounts:
             why = f"no date column is chosen: {column.why}; name one in probes.day_counts.columns"
             return NotYet(why, rests=True)
         rounds = self._rounds(world, (column,), (), min(self.days, CHOSEN_DAYS))
-        memory = rounds.recall(table, world) or {}
+        memory = rounds.recall(table, world)
         found: DayReading | NotYet | None = None
-        if "seen" in memory:
-            rounds = replace(rounds, days=len(memory["seen"]["days"]))
+        if memory.seen is not None:
+            rounds = replace(rounds, days=len(memory.seen.days))
         else:
             found = _postpone(table, world, column, memory)
             if found is None:
-                rounds = replace(rounds, days=_fitting_days(table, world, rounds.days, memory))
+                days = _fitting_days(table, world, rounds.days, memory.busiest)
+                rounds = replace(rounds, days=days)
         if found is None:
-            found = self._count_chosen(table, world, rounds, memory.get("busiest"))
+            found = self._count_chosen(table, world, rounds, memory.busiest)
         if isinstance(found, NotYet):
             return replace(found, why=f"column {column}, chosen by its name and index: {found.why}")
         return replace(found, chosen=column)
@@ -206,6 +207,39 @@ class DayCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class DayMemory:
+    """What earlier rounds have ``seen`` at the source, and the keys of days that differed then.
+
+    A chosen column has ``rested`` since an instant, for a ``pause``; ``busiest`` are rows of its
+    day with the most.
+    """
+
+    seen: DayTallies | None = None
+    suspects: frozenset[str] = frozenset()
+    tries: int = 0
+    rested: datetime | None = None
+    pause: timedelta = timedelta()
+    busiest: int | None = None
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], question: DayQuestion) -> "DayMemory":
+        """Read what rounds with that *question* have kept.
+
+        Raises:
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it has another
+                shape.
+        """
+        seen = DayTallies.loads(raw["seen"]) if "seen" in raw else None
+        if seen is not None and not seen.answers(question):
+            raise ValueError("the tallies are of another question")
+        rested = load_instant(raw["rested"]) if "rested" in raw else None
+        busiest = None if raw.get("busiest") is None else int(raw["busiest"])
+        suspects, tries = frozenset(map(str, raw.get("suspects", ()))), int(raw.get("tries", 0))
+        pause = timedelta(seconds=raw["pause"]) if rested else timedelta()
+        return cls(seen, suspects, tries, rested, pause, busiest)
+
+
+@dataclass(frozen=True, slots=True)
 class DayRounds:
     """Rounds with one question: one adds the source up, and a later one the mirror.
 
@@ -218,10 +252,12 @@ class DayRounds:
     patience: timedelta
     goes_on: bool
 
-    def recall(self, table: Table, world: World) -> Mapping[str, Any] | None:
+    def recall(self, table: Table, world: World) -> DayMemory:
         """What an earlier round with the same question has kept."""
-        memory = world.recall(table, NAME)
-        return memory if memory and memory.get("asked") == self._asked else None
+        raw = world.recall(table, NAME)
+        if not raw or raw.get("asked") != self._asked:
+            return DayMemory()
+        return load_memory(table, world, NAME, lambda: DayMemory.loads(raw, self.question))
 
     def rest(self, table: Table, world: World, pause: timedelta, busiest: int | None) -> None:
         """Ask nothing for *pause*; what was seen is not compared again."""
@@ -232,21 +268,20 @@ class DayRounds:
     def compare(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
         """Compare the earlier sums; without any, add the source up."""
         memory = self.recall(table, world)
-        if memory is None or "seen" not in memory:
+        if memory.seen is None:
             self._begin(table, world, {})
             return NotYet("the source was summed for the first time; the next round compares")
-        seen = DayTallies.loads(memory["seen"])
-        fences = await_fences(table, world, seen.ended, self.patience)
+        fences = await_fences(table, world, memory.seen.ended, self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
-        found = find_differences(table, world, self.question, seen)
-        return self._ruled(table, world, memory, seen, found, fences=fences)
+        found = find_differences(table, world, self.question, memory.seen)
+        return self._ruled(table, world, memory, memory.seen, found, fences=fences)
 
     def _ruled(
         self,
         table: Table,
         world: World,
-        memory: Mapping[str, Any],
+        memory: DayMemory,
         seen: DayTallies,
         found: tuple[DayDifference, ...],
         *,
@@ -254,8 +289,8 @@ class DayRounds:
     ) -> DayReading | NotYet:
         """A day must differ twice, unexplained; one that moves is tried again some times."""
         wrong = {one.key: one for one in found if not one.explained}
-        before, tries = set(memory.get("suspects", ())), int(memory.get("tries", 0)) + 1
-        twice = tuple(one for key, one in wrong.items() if key in before)
+        tries = memory.tries + 1
+        twice = tuple(one for key, one in wrong.items() if key in memory.suspects)
         moving = tuple(one for one in found if one not in twice)
         if moving and tries < self.tries:
             self._begin(table, world, {"suspects": sorted(wrong), "tries": tries})
@@ -320,13 +355,12 @@ def _why_not(table: Table, world: World, column: str) -> str:
     return ""
 
 
-def _postpone(table: Table, world: World, column: str, memory: Mapping[str, Any]) -> NotYet | None:
+def _postpone(table: Table, world: World, column: str, memory: DayMemory) -> NotYet | None:
     """Why the days of a chosen *column* are not counted now; None if they are."""
-    if "rested" in memory:
-        rested, pause = datetime.fromisoformat(memory["rested"]), timedelta(seconds=memory["pause"])
-        if not has_passed(rested, pause, world.now):
-            until = (rested + pause).isoformat(timespec="seconds")
-            return NotYet(f"its days are counted again after {until}", rests=True)
+    rested, pause = memory.rested, memory.pause
+    if rested is not None and not has_passed(rested, pause, world.now):
+        until = (rested + pause).isoformat(timespec="seconds")
+        return NotYet(f"its days are counted again after {until}", rests=True)
     if why := _why_not(table, world, column):
         return NotYet(why, rests=True)
     allowed = [world.allowance(name) for name in table.sources]
@@ -335,13 +369,10 @@ def _postpone(table: Table, world: World, column: str, memory: Mapping[str, Any]
     return None
 
 
-def _fitting_days(table: Table, world: World, most: int, memory: Mapping[str, Any]) -> int:
+def _fitting_days(table: Table, world: World, most: int, busiest: int | None) -> int:
     """How many days the budget has now; one, as long as their size is not known."""
     allowed = [world.allowance(name).rows for name in table.sources]
-    left, busiest = (
-        min((one for one in allowed if one is not None), default=None),
-        memory.get("busiest"),
-    )
+    left = min((one for one in allowed if one is not None), default=None)
     fits = busiest is not None and (left is None or busiest * most <= left)
     return most if fits else 1
 

@@ -6,7 +6,7 @@ Cannot see: a missing row below the maximum (range_counts does); a table without
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -18,6 +18,8 @@ from checks.counting import (
     SuspectState,
     await_fences,
     judge_suspects,
+    load_instant,
+    load_memory,
     read_suspects,
     shard_name,
 )
@@ -60,6 +62,47 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
+class Maxima:
+    """What the source was asked: the highest id by shard name, None without rows.
+
+    ``look`` are those that differ, if they are asked again, and ``gaps`` by how much.
+    """
+
+    ended: datetime
+    highest: Mapping[str, int | None]
+    look: SuspectReading | None = None
+    gaps: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    def dumps(self) -> dict[str, Any]:
+        """Return JSON values for the memory of the check."""
+        return {
+            "ended": self.ended.isoformat(),
+            "maxima": [[*one] for one in self.highest.items()],
+            "look": self.look.dumps() if self.look else None,
+            "gaps": [[*suspect, gap] for suspect, gap in self.gaps.items()],
+        }
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], table: Table) -> "Maxima":
+        """Read back what :meth:`dumps` wrote.
+
+        Raises:
+            LookupError, TypeError, ValueError: it has another shape.
+        """
+        highest = {str(own): None if id_ is None else int(id_) for own, id_ in raw["maxima"]}
+        gaps = {(str(own), int(id_)): int(gap) for own, id_, gap in raw["gaps"]}
+        look = SuspectReading.loads(raw["look"], table) if raw["look"] else None
+        if look is not None and not {(shard_name(s), id_) for s, id_ in look.suspects} <= {*gaps}:
+            raise ValueError("a suspect has no gap")
+        return cls(load_instant(raw["ended"]), highest, look, gaps)
+
+    @property
+    def top(self) -> int | None:
+        """The highest id of all shards; None if all are empty."""
+        return max((each for each in self.highest.values() if each is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class MaxId:
     """Fail when the mirror is more than *tolerance* ids short, or ahead at all."""
 
@@ -81,14 +124,14 @@ class MaxId:
         if not memory:
             _read_maxima(table, world)
             return NotYet("read for the first time")
-        seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
-        instant = seen.ended if seen else datetime.fromisoformat(memory["ended"])
+        asked = load_memory(table, world, NAME, lambda: Maxima.loads(memory, table))
+        instant = asked.look.ended if asked.look else asked.ended
         fences = await_fences(table, world, instant, self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
-        if seen is None:
-            return _compare(table, world, memory, fences)
-        return self._confirm(table, world, memory, seen, fences)
+        if asked.look is None:
+            return _compare(table, world, asked, fences)
+        return self._confirm(table, world, asked, asked.look, fences)
 
     def judge(self, reading: Reach, past: Sequence[float]) -> Ruling:
         """Compare the gaps with the tolerance; history plays no part."""
@@ -111,7 +154,7 @@ class MaxId:
         self,
         table: Table,
         world: World,
-        memory: Mapping[str, Any],
+        asked: Maxima,
         seen: SuspectReading,
         fences: Fences,
     ) -> Reach | NotYet:
@@ -121,16 +164,15 @@ class MaxId:
             again = read_suspects(
                 table, world, [s for s in became if became[s] is not SuspectState.CLEARED]
             )
-            kept = replace(again, tries=seen.tries + 1).dumps()
-            world.remember(table, NAME, {**memory, "look": kept})
+            kept = replace(asked, look=replace(again, tries=seen.tries + 1))
+            world.remember(table, NAME, kept.dumps())
             return NotYet(f"{len(moving)} highest ids keep moving")
-        gaps = {(own, id_): gap for own, id_, gap in memory["gaps"]}
         short = tuple(
-            (suspect, gaps[shard_name(suspect[0]), suspect[1]])
+            (suspect, asked.gaps[shard_name(suspect[0]), suspect[1]])
             for suspect, state in became.items()
             if state in WRONG
         )
-        reading = Reach(fences, _highest(memory), short, len(moving), world.clock())
+        reading = Reach(fences, asked.top, short, len(moving), world.clock())
         _begin_next(table, world)
         return reading
 
@@ -146,9 +188,8 @@ class MaxId:
 def _read_maxima(table: Table, world: World) -> None:
     """Read every shard's maximum at its source, and keep it for the next round."""
     column = table.id_column or ""
-    maxima = [[shard_name(s), world.source(s.source).max_id(s, column)] for s in table.shards]
-    memory = {"ended": world.clock().isoformat(), "maxima": maxima, "look": None, "gaps": []}
-    world.remember(table, NAME, memory)
+    highest = {shard_name(s): world.source(s.source).max_id(s, column) for s in table.shards}
+    world.remember(table, NAME, Maxima(world.clock(), highest).dumps())
 
 
 def _begin_next(table: Table, world: World) -> None:
@@ -159,26 +200,23 @@ def _begin_next(table: Table, world: World) -> None:
         world.remember(table, NAME, {})  # the next round begins, and says what it hears
 
 
-def _compare(
-    table: Table, world: World, memory: Mapping[str, Any], fences: Fences
-) -> Reach | NotYet:
+def _compare(table: Table, world: World, asked: Maxima, fences: Fences) -> Reach | NotYet:
     """Suspect the higher of two different maxima; it may be newer than the reading, or gone."""
-    maxima = dict(memory["maxima"])
     mirror = world.mirror(table)
     gaps: dict[Suspect, int] = {}
     for shard in table.shards:
-        source = maxima.get(shard_name(shard))
+        source = asked.highest.get(shard_name(shard))
         there = mirror.max_id(shard, table.id_column or "")
         if source != there:
             highest = max(each for each in (source, there) if each is not None)
             gaps[shard, highest] = _reach(source, there) - _reach(there, source)
     if not gaps:
-        reading = Reach(fences, _highest(memory), ended=world.clock())
+        reading = Reach(fences, asked.top, ended=world.clock())
         _begin_next(table, world)
         return reading
-    spelled = [[shard_name(shard), id_, gap] for (shard, id_), gap in gaps.items()]
-    seen = read_suspects(table, world, gaps)
-    world.remember(table, NAME, {**memory, "look": seen.dumps(), "gaps": spelled})
+    named = {(shard_name(shard), id_): gap for (shard, id_), gap in gaps.items()}
+    kept = replace(asked, look=read_suspects(table, world, gaps), gaps=named)
+    world.remember(table, NAME, kept.dumps())
     return NotYet(f"asking {len(gaps)} highest ids again")
 
 
@@ -187,10 +225,6 @@ def _reach(highest: int | None, other: int | None) -> int:
     if highest is not None:
         return highest
     return min(other or 0, 0) - 1
-
-
-def _highest(memory: Mapping[str, Any]) -> int | None:
-    return max((each for _, each in memory["maxima"] if each is not None), default=None)
 
 
 PROBE: type[Probe[Reach]] = MaxId

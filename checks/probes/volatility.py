@@ -9,7 +9,8 @@ Cannot see: what changes at its usual rate but wrongly; anything before it has e
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -26,7 +27,7 @@ from checks.baseline import (
     trim_history,
     usual_range,
 )
-from checks.counting import Fences, await_fences
+from checks.counting import Fences, await_fences, load_instant, load_memory
 from checks.days import DAY, next_part, require_zone
 from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Share, Span, Undecided
 from checks.run import Probe
@@ -35,6 +36,7 @@ from pipeline.errors import ConfigError
 from pipeline.model import Fence, Table
 
 NAME = "volatility"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLOSE = 10  # the mirror must be within this part of an interval
 SHORTEST, LONGEST = 0.5, 2  # intervals; others are no measure of their hour
 
@@ -44,7 +46,8 @@ class Changes:
     """Changes of one interval, and of the comparable ones before it, oldest first.
 
     ``awaited`` is how many were to be expected since the last one; 0 unless it is quiet.
-    ``silence`` is how many intervals it has been quiet, and was before.
+    ``silence`` is how many intervals it has been quiet, and was before.  ``forgotten``: nothing has
+    changed since its history was lost.
     """
 
     as_of: tuple[Fence, ...]
@@ -52,11 +55,44 @@ class Changes:
     past: Past
     awaited: float
     silence: SilentPeriod = field(default_factory=SilentPeriod)
+    forgotten: bool = False
 
     @property
     def value(self) -> float:
         """Changes per interval."""
         return self.count
+
+
+FORGOTTEN: Mapping[str, Any] = {"forgotten": True}
+"""The memory after one that could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Intervals that were counted, ascending, then ``more`` quiet ones.
+
+    The next one began when ``batch`` was the newest.  ``forgotten``: nothing has changed since an
+    earlier history was lost.
+    """
+
+    batch: int = -1
+    counts: tuple[CountedInterval, ...] = ()
+    more: int = 0
+    forgotten: bool = False
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], zone: ZoneInfo) -> "History":
+        """Read what `dump_memory` wrote; nothing yet is no shape.
+
+        Raises:
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it has another one.
+        """
+        forgotten = bool(raw.get("forgotten"))
+        if not raw or raw == FORGOTTEN:
+            return cls(forgotten=forgotten)
+        counts = tuple(_load_interval(one, zone) for one in raw["counts"])
+        more = int(raw.get("more", 0))
+        return cls(int(raw["batch"]), counts, more, forgotten)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +146,8 @@ class Volatility:
     def measure(self, table: Table, world: World) -> Changes | NotYet | Undecided:
         """Close the interval when its time has come and the mirror is close; else nothing new."""
         memory, zone = world.recall(table, NAME), self._zone(world)
-        due = _due(memory, self.interval, zone) if memory else world.now
+        since = load_memory(table, world, NAME, lambda: _load_since(memory), FORGOTTEN)
+        due = next_part(since, self.interval, zone) if since else world.now
         if world.now < due:
             return NotYet(f"the interval ends at {due:%H:%M:%S %Z}")
         near = await_fences(table, world, world.now - self.interval / CLOSE, self.patience)
@@ -118,12 +155,12 @@ class Volatility:
             late = world.now - due > self.patience
             return Undecided("not_reached", near.why) if late else NotYet(near.why)
         batch = world.landed_batch()
-        if memory is None:  # what was counted in another log is history; its batches are not
-            before = world.recall(table, NAME, lasting=True)
-            known = tuple(_loads(before, zone)) if before else ()
-            _remember(table, world, batch, known, int((before or {}).get("more", 0)))
+        kept = memory or world.recall(table, NAME, lasting=True) or {}
+        history = load_memory(table, world, NAME, lambda: History.loads(kept, zone), FORGOTTEN)
+        if since is None:  # what was counted in another log is history; its batches are not
+            _remember(table, world, batch, history)
             return NotYet("the first interval begins")
-        return self._close(table, world, memory, batch=batch, near=near)
+        return self._close(table, world, history, since, batch=batch, near=near)
 
     def judge(self, reading: Changes, past: Sequence[float]) -> Ruling:
         """Compare with the band of the comparable intervals, which the reading brings along."""
@@ -132,8 +169,7 @@ class Volatility:
             longest = (reading.silence.before * self.interval) / DAY
             why = f"no change for {days:.1f} days, and never before for more than {longest:.1f}"
             return Ruling(Outcome.FAIL, why, "stopped")
-        if not has_enough_history(reading.past, self.needed):
-            why = f"{len(reading.past.counts)} of {self.needed} comparable intervals so far"
+        if why := self._why_no_history(reading):
             return Ruling(Outcome.UNKNOWN, why, "no_history")
         band = usual_range(reading.past, width=self.width, slack=self.slack)
         reason = f"{reading.count:.0f} changes, usual {band.low:.0f} to {band.high:.0f}"
@@ -151,52 +187,73 @@ class Volatility:
         long = period.now * self.interval >= DAY and period.now > self.quiet * period.before
         return long and period.active >= self.needed
 
+    def _why_no_history(self, reading: Changes) -> str:
+        if reading.forgotten:
+            return "its history could not be read, and nothing has changed since"
+        if not has_enough_history(reading.past, self.needed):
+            return f"{len(reading.past.counts)} of {self.needed} comparable intervals so far"
+        return ""
+
     def _zone(self, world: World) -> ZoneInfo:
         return ZoneInfo(self.zone) if self.zone else world.zone
 
     def _close(
-        self, table: Table, world: World, memory: Mapping[str, Any], *, batch: int, near: Fences
+        self,
+        table: Table,
+        world: World,
+        known: History,
+        since: datetime,
+        *,
+        batch: int,
+        near: Fences,
     ) -> Changes | NotYet:
-        zone = self._zone(world)
-        since = datetime.fromisoformat(memory["since"])
-        known, more = tuple(_loads(memory, zone)), int(memory.get("more", 0))
-        length = world.now - since
+        zone, length = self._zone(world), world.now - since
         if not SHORTEST * self.interval <= length <= LONGEST * self.interval:
-            _remember(table, world, batch, known, more)
+            _remember(table, world, batch, known)
             return NotYet("the interval has no exact ends; it is left out")
-        counted = world.log().change_counts(table, memory["batch"], batch)
+        counted = world.log().change_counts(table, known.batch, batch)
         own = CountedInterval(since.astimezone(zone), counted * (self.interval / length))
-        history, more = trim_history((*known, own), timedelta(weeks=self.weeks), more)
-        _remember(table, world, batch, history, more)
-        past, quiet = comparable_counts(history, own.start), silent_period(history)
+        kept, more = trim_history((*known.counts, own), timedelta(weeks=self.weeks), known.more)
+        forgotten = known.forgotten and not counted
+        _remember(table, world, batch, replace(known, counts=kept, more=more, forgotten=forgotten))
+        past, quiet = comparable_counts(kept, own.start), silent_period(kept)
         quiet = replace(quiet, now=quiet.now + more)
-        return Changes(near, own.count, past, expected_changes(history, self.needed), quiet)
-
-
-def _due(memory: Mapping[str, Any], interval: timedelta, zone: ZoneInfo) -> datetime:
-    return next_part(datetime.fromisoformat(memory["since"]), interval, zone)
+        awaited = expected_changes(kept, self.needed)
+        return Changes(near, own.count, past, awaited, quiet, forgotten)
 
 
 def dump_memory(
-    now: datetime, batch: int, history: Sequence[CountedInterval], more: int = 0
+    now: datetime,
+    batch: int,
+    history: Sequence[CountedInterval],
+    more: int = 0,
+    *,
+    forgotten: bool = False,
 ) -> Mapping[str, Any]:
     """What is remembered at *now*, when *batch* was the newest; short, for tables are many.
 
-    *more* quiet intervals came after *history*.
+    *more* quiet intervals came after *history*.  *forgotten*: nothing has changed since an earlier
+    one was lost.
     """
     counts = [[int(each.start.timestamp()), round(each.count, 2)] for each in history]
-    return {"since": now.isoformat(), "batch": batch, "counts": counts, "more": more}
+    memory = {"since": now.isoformat(), "batch": batch, "counts": counts, "more": more}
+    return {**memory, **FORGOTTEN} if forgotten else memory
 
 
-def _remember(
-    table: Table, world: World, batch: int, history: Sequence[CountedInterval], more: int
-) -> None:
-    world.remember(table, NAME, dump_memory(world.now, batch, history, more))
+def _remember(table: Table, world: World, batch: int, known: History) -> None:
+    memory = dump_memory(world.now, batch, known.counts, known.more, forgotten=known.forgotten)
+    world.remember(table, NAME, memory)
 
 
-def _loads(memory: Mapping[str, Any], zone: ZoneInfo) -> Iterator[CountedInterval]:
-    for start, count in memory["counts"]:
-        yield CountedInterval(datetime.fromtimestamp(start, zone), count)
+def _load_since(memory: Mapping[str, Any] | None) -> datetime | None:
+    return load_instant(memory["since"]) if memory and memory != FORGOTTEN else None
+
+
+def _load_interval(raw: Sequence[float], zone: ZoneInfo) -> CountedInterval:
+    start, count = raw
+    if not 0 <= count < inf:
+        raise ValueError("no number of changes")
+    return CountedInterval((EPOCH + timedelta(seconds=start)).astimezone(zone), float(count))
 
 
 PROBE: type[Probe[Changes]] = Volatility

@@ -429,3 +429,59 @@ def test_a_pause_that_began_by_a_clock_that_was_wrong_delays_nothing(step: timed
 
     assert isinstance(answer, NotYet)
     assert ("its days are counted again after" in answer.why) is (step > timedelta())
+
+
+def tallies(**other: Any) -> dict[str, Any]:
+    """A memory like that of a round of `PROBE`, but for *other* parts of what was seen."""
+    own = {"born": [[9, "900"]]}
+    counted = {"shop/shop_00.orders": own, "shop/shop_01.orders": own}
+    seen = {"days": ["2026-02-28"], "ended": "2026-03-01T09:00:00+00:00", "landed": 0}
+    return {"seen": {**seen, "counted": counted, **other}}
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        {"seen": 7},
+        tallies(days=[]),
+        tallies(days=["yesterday"]),
+        tallies(ended="2026-03-01T09:00:00"),
+        tallies(landed=None),
+        tallies(counted={}),
+        tallies(counted={"shop/shop_00.orders": {}}),
+        tallies(counted={"shop/shop_00.orders": {"born": []}}),
+        tallies(counted={"shop/shop_00.orders": {"born": [[9]]}}),
+        tallies(counted={"shop/shop_00.orders": {"born": [[9, "x"]]}}),
+        tallies(counted={"shop/shop_00.orders": {"other": [[9, "9"]]}}),
+        {"suspects": 7},
+        {"tries": "x"},
+        {"busiest": "x"},
+        {"rested": "x", "pause": 1},
+        {"rested": "2026-03-01T09:00:00+00:00", "pause": 1e300},
+    ],
+)
+def test_a_memory_of_another_shape_is_named_once_and_ends_no_finding(
+    memory: dict[str, Any],
+) -> None:
+    made = world()
+    made.copy[ONE].pop(4)
+    assert run_rounds(made, 6)[-1].outcome is Outcome.FAIL
+
+    question = made.memory["day_counts"]["asked"]
+    made.memory["day_counts"] = {**memory, "asked": question}
+    found = run_rounds(made, 6)
+
+    assert found[0].code == "unprovable"
+    assert "the stored memory of check day_counts for shop.orders" in found[0].reason
+    assert {one.code for one in found[1:]} == {"days_differ"}
+
+
+def test_a_memory_of_another_shape_of_a_chosen_column_is_named_once() -> None:
+    made = obvious_world()
+    run_rounds(made, 2, CHOSEN)
+    made.memory["day_counts"] = {**made.memory["day_counts"], "rested": "x"}
+
+    first, *more = run_rounds(made, 4, CHOSEN)
+
+    assert (first.outcome, first.code) == (Outcome.UNKNOWN, "unprovable")
+    assert {one.outcome for one in more} == {Outcome.PASS}

@@ -1,3 +1,6 @@
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from checks.model import NotYet, Outcome, Ruling, Verdict
@@ -5,7 +8,7 @@ from checks.probes.max_id import MaxId, Reach
 from checks.run import Check, run_probe
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 
 
 def settle(probe: MaxId, world: FakeWorld) -> Ruling:
@@ -100,3 +103,36 @@ def test_f103_every_shard_that_is_short_is_named() -> None:
 
     assert (ruling.outcome, ruling.code) == (Outcome.FAIL, "mirror_short")
     assert ruling.keys == ("shop/shop_00.orders:9", "shop/shop_01.orders:4")
+
+
+LOOK = {"suspects": [["shop/shop_00.orders", 7]], "before": [1], "landed": 0, "tries": 0}
+ENDED = "2026-03-01T09:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        {"v2": 1},
+        {"ended": ENDED[:19], "maxima": [], "look": None, "gaps": []},
+        {"ended": 7, "maxima": [], "look": None, "gaps": []},
+        {"ended": ENDED, "maxima": 7, "look": None, "gaps": []},
+        {"ended": ENDED, "maxima": [["shop/shop_00.orders", "x"]], "look": None, "gaps": []},
+        {"ended": ENDED, "maxima": [], "look": {}, "gaps": [["a"]]},
+        {"ended": ENDED, "maxima": [], "look": {**LOOK, "ended": ENDED}, "gaps": []},
+        {"ended": ENDED, "maxima": [], "look": {"v2": 1}, "gaps": []},
+    ],
+)
+def test_a_memory_of_another_shape_is_named_once_and_ends_no_finding(
+    memory: Mapping[str, Any],
+) -> None:
+    world = FakeWorld()
+    world.commit((Op.CREATE, ONE, 1))
+    world.rows[ONE].add(7)
+    assert settle(MaxId(), world).code == "mirror_short"
+
+    world.memory["max_id"] = memory
+    found = in_step("max_id", MaxId(), world, 8)
+
+    assert found[0].code == "unprovable"
+    assert "the stored memory of check max_id for shop.orders" in found[0].reason
+    assert {one.code for one in found[1:]} == {"mirror_short"}

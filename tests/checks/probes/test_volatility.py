@@ -18,9 +18,10 @@ from checks.baseline import (
     usual_range,
     usual_range_of,
 )
-from checks.model import NotYet, Outcome, Undecided
+from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
 from checks.probes.range_counts import RangeCounts
 from checks.probes.volatility import Changes, Volatility
+from checks.run import Check, run_probe
 from pipeline.errors import ConfigError
 from pipeline.model import Fence, Head, Op, Table
 from pipeline.sources.mysql.position import binlog_position
@@ -262,6 +263,46 @@ def test_an_interval_nobody_cut_in_time_is_left_out() -> None:
     reading = probe.measure(TABLE, world)
     assert isinstance(reading, Changes)
     assert probe.judge(reading, []).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        {"v2": 1},
+        {"since": "2026-03-02T09:00:00", "batch": 1, "counts": []},
+        {"since": "2026-03-01T09:00:00+00:00", "batch": 1, "counts": 7},
+        {"since": "2026-03-01T09:00:00+00:00", "batch": None, "counts": []},
+        {"since": "2026-03-01T09:00:00+00:00", "batch": 1, "counts": [[1e300, 1]]},
+        {"since": "2026-03-01T09:00:00+00:00", "batch": 1, "counts": [[1, float("nan")]]},
+    ],
+)
+def test_a_memory_of_another_shape_is_named_once_and_ends_no_finding(
+    memory: Mapping[str, Any],
+) -> None:
+    probe, world = started_probe()
+    work(world, timedelta(days=1), 0)
+    stopped = probe.measure(TABLE, world)
+    assert isinstance(stopped, Changes)
+    assert probe.judge(stopped, []).code == "stopped"
+
+    world.memory["volatility"] = memory
+    quiet = rulings_of_days(probe, world, [0] * 20)
+    busy = rulings_of_days(probe, world, [60] * 9)
+
+    assert quiet[0].code == "unprovable"
+    assert "the stored memory of check volatility for shop.orders" in quiet[0].reason
+    assert {one.code for one in quiet[1:]} == {"no_history"}
+    assert busy[-1].outcome is Outcome.PASS
+
+
+def rulings_of_days(probe: Volatility, world: FakeWorld, days: Sequence[int]) -> list[Ruling]:
+    """What it says of days with so many changes."""
+    found = []
+    for changes in days:
+        work(world, timedelta(days=1), changes)
+        answer = run_probe(Check("volatility", probe, TABLE), world)
+        found += [answer.ruling] if isinstance(answer, Verdict) else []
+    return found
 
 
 @dataclass
