@@ -373,7 +373,7 @@ class RowProof:
     change.  ``looked`` is when its last look ended, which knew the change log up to ``batch`` and
     which the mirror has passed.  It holds from ``ruled``, when the check ruled, ``until`` then the
     check has to have more.
-    ``schemas`` are the orders of the columns that were compared, and ``bases`` the bases of the
+    ``schemas`` are the orders since which the compared columns hold, and ``bases`` the bases of the
     mirror, by shard name.  So are ``ranges``, which were compared after ``began``.
     """
 
@@ -498,9 +498,9 @@ def find_handed(table: Table, world: World, check: str) -> Mapping[str, tuple[Ra
 
 
 def schema_orders(table: Table, world: World) -> dict[str, tuple[int, ...]]:
-    """The order of the newest landed columns of each shard that has any, by its name."""
+    """The order since which columns and values of each shard are those of now, by its name."""
     schemas = {shard: world.schema(shard) for shard in table.shards}
-    return {shard_name(own): tuple(one.order.parts) for own, one in schemas.items() if one}
+    return {shard_name(own): tuple(one.valid_from.parts) for own, one in schemas.items() if one}
 
 
 def base_orders(table: Table, world: World) -> dict[str, tuple[int, ...]]:

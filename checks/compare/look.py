@@ -61,7 +61,7 @@ MOST_SHOWN = 5
 class ComparedColumns:
     """The columns of a shard that are compared, and why others are not.
 
-    ``since`` is the order of the schema that they are from.
+    ``since`` is the order since which no statement has changed them or their values.
     """
 
     columns: tuple[DigestColumn, ...]
@@ -102,7 +102,7 @@ def choose_columns(
             left_out[one.name] = form
     described = {one.name for one in schema.columns}
     left_out |= dict.fromkeys(sorted(server.keys() - described), "the log does not describe it")
-    return ComparedColumns(tuple(columns), left_out, schema.order)
+    return ComparedColumns(tuple(columns), left_out, schema.valid_from)
 
 
 def choose_all_columns(table: Table, world: World) -> dict[Shard, ComparedColumns] | Undecided:
@@ -322,8 +322,8 @@ class Comparison:
     def asked(self) -> dict[str, list[str]]:
         """The compared columns with their forms, as JSON values; others after a new version.
 
-        The schema's order is the last: a column may be altered, or dropped and added again, and
-        have the same form.
+        The order of the newest statement that may have changed values is the last: a column may be
+        altered, or dropped and added again, and have the same form.
         """
         return {
             str(shard): [

@@ -23,7 +23,7 @@ Reading a schema event: the format parses the message, the source's dialect give
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from pipeline.model import Order, ShardId
@@ -97,7 +97,7 @@ class History:
         known = self.newest(change.previous or change.shard) if change.schema else None
         if _is_repeated(known, change):
             return
-        self._append(change.shard, change.order, _remember(known, change.schema))
+        self._append(change.shard, change.order, _follow_change(known, change))
         if change.previous is not None:
             self._append(change.previous, change.order, None)
 
@@ -123,10 +123,16 @@ def _is_repeated(known: TableSchema | None, change: SchemaChange) -> bool:
     return (known.columns, known.key) == (change.schema.columns, change.schema.key)
 
 
-def _remember(known: TableSchema | None, new: TableSchema | None) -> TableSchema | None:
-    if known is None or new is None:
-        return new
-    return new.columns[0].dialect.remembered(known, new)
+def _follow_change(known: TableSchema | None, change: SchemaChange) -> TableSchema | None:
+    """The schema after *change*, with what only statements before it said."""
+    if known is None or change.schema is None:
+        return change.schema
+    dialect = change.schema.columns[0].dialect
+    new = dialect.remembered(known, change.schema)
+    alike = (known.columns, known.key) == (new.columns, new.key)
+    if alike and change.previous is None and dialect.leaves_values(change.statement):
+        return replace(new, altered=known.valid_from)
+    return new
 
 
 @dataclass(frozen=True, slots=True)

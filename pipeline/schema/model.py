@@ -44,7 +44,8 @@ class Column(Protocol):
 class TableSchema:
     """The columns of one shard from *order* on, in their order, and the names of its key's.
 
-    ``statement`` is the text of what made them so, if any is known.
+    ``statement`` is the text of what made them so, if any is known.  ``altered`` is the order of
+    the newest statement that may have changed columns, key or values of rows; None: *order*.
     """
 
     shard: str
@@ -52,6 +53,12 @@ class TableSchema:
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     statement: str = field(default="", compare=False)
+    altered: Order | None = field(default=None, compare=False)
+
+    @property
+    def valid_from(self) -> Order:
+        """The order since which no statement has changed columns, key or values."""
+        return self.order if self.altered is None else self.altered
 
     def column(self, name: str) -> Column | None:
         """The column of that name; None without one."""
@@ -257,6 +264,10 @@ class Dialect(Protocol):
 
         *there*: whether there was one of its name, None if that is unknown.
         """
+        ...
+
+    def leaves_values(self, statement: str) -> bool:
+        """Whether it leaves each row as it was, if columns and key are described as before."""
         ...
 
     def database_dropped(self, statement: str) -> str | None:

@@ -450,6 +450,10 @@ class StandardDialect:
         """As the source's."""
         return self.own.makes_anew(statement, there=there)
 
+    def leaves_values(self, statement: str) -> bool:
+        """As the source's."""
+        return self.own.leaves_values(statement)
+
     def database_dropped(self, statement: str) -> str | None:
         """As the source's."""
         return self.own.database_dropped(statement)

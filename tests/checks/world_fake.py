@@ -55,6 +55,7 @@ from pipeline.row_digest import (
     RangeDigest,
     digest_row,
 )
+from pipeline.schema.history import History, SchemaChange
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -78,7 +79,7 @@ BORN: Columns = {"id": "bigint"}
 class Event:
     """One entry of the source's log; ``lost`` ones never land although they were promised.
 
-    ``columns`` is a shard with its columns (name -> type) after a statement that changed them.
+    ``columns`` is a shard with its columns (name -> type) after the ``statement``.
     ``key`` is the key in the log, if it spells no id.
     """
 
@@ -89,6 +90,7 @@ class Event:
     promised: int = 0
     lost: bool = False
     columns: tuple[Shard, Columns] | None = None
+    statement: str = ""
     content: int = 0
     order: Order | None = None  # once it has landed
     key: str = ""
@@ -170,11 +172,14 @@ class FakeWorld:
             for id_ in self.rows[shard]
         ]
 
-    def alter(self, shard: Shard, **columns: str) -> Event:
-        """Let the shard have an id and *columns*, by one statement."""
+    def alter(self, shard: Shard, clause: str = "MODIFY id BIGINT", **columns: str) -> Event:
+        """Let the shard have an id and *columns*, by one statement, of which *clause* is shown."""
         self.tick()
         self.columns[shard] = {**BORN, **columns}
-        self.log_.append(Event(Op.DDL, columns=(shard, self.columns[shard])))
+        changed = (shard, self.columns[shard])
+        self.log_.append(
+            Event(Op.DDL, columns=changed, statement=f"ALTER TABLE {shard.name} {clause}")
+        )
         return self.log_[-1]
 
     def write_heartbeat(self) -> None:
@@ -302,14 +307,11 @@ class FakeWorld:
         return tuple(newest.values())
 
     def schema(self, shard: Shard) -> TableSchema | None:
-        known, place = BORN, 0
+        found = [_describe(shard, Order(1, 0, 0), BORN, "")]
         for n, (_, event) in enumerate(FakeLog(self).landed_events()):
             if event.columns is not None and event.columns[0] == shard:
-                known, place = event.columns[1], n
-        if not known:
-            return None
-        columns = (Column(name, kind.upper()) for name, kind in known.items())
-        return TableSchema(shard.name, Order(1, 1, place), tuple(columns))
+                found.append(_describe(shard, Order(1, 1, n), event.columns[1], event.statement))
+        return History(*found).newest(shard.name)
 
     def fence_after(self, source: str, instant: datetime) -> Fence | None:
         assert source == "shop"
@@ -674,6 +676,14 @@ class FakeLog(LogReader):
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         landed = self.landed_events(after, until)
         return sum(_is_change(event) and not event.tx for _, event in landed)
+
+
+def _describe(shard: Shard, at: Order, columns: Columns, statement: str) -> SchemaChange:
+    if not columns:
+        return SchemaChange("drop", shard.name, at, None, statement)
+    own = tuple(Column(name, kind.upper()) for name, kind in columns.items())
+    schema = TableSchema(shard.name, at, own, statement=statement)
+    return SchemaChange("alter", shard.name, at, schema, statement)
 
 
 def _spell(id_: int, row: Row) -> str:

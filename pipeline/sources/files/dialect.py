@@ -93,6 +93,9 @@ class FileDialect:
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         return not there
 
+    def leaves_values(self, statement: str) -> bool:
+        return True
+
     def database_dropped(self, statement: str) -> str | None:
         return None
 

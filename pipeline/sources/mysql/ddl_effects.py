@@ -537,6 +537,19 @@ def creates_empty_table(statement: Statement, *, there: bool | None) -> bool:
     return statement.replaces or not may_exist
 
 
+def leaves_values(statement: Statement) -> bool:
+    """Whether it leaves each row as it was, if columns and key are described as before.
+
+    A column that is defined again may have another character set, which no description shows.
+    """
+    match statement:
+        case Harmless():
+            return True
+        case Altered(to=to, columns=columns, doubts=doubts, emptied=emptied, others=others):
+            return not (to or columns or doubts or emptied or others)
+    return False
+
+
 def _rows_after_alter(there: HeldRows, schema: TableSchema | None, statement: Altered) -> HeldRows:
     """The rows of a table after its ALTER; an older doubt remains."""
     after = _with_schema(there, schema)

@@ -251,7 +251,8 @@ class Altered:
     """The clauses of one ALTER TABLE.
 
     ``to`` is the new name.  ``described`` if it is about columns or keys, so that the collector
-    must tell the table's columns.  ``left`` are names that columns lose, dropped or renamed.
+    must tell the table's columns; ``columns`` if it is about columns or their texts, and not about
+    keys alone.  ``left`` are names that columns lose, dropped or renamed.
     ``doubts`` say why rows may hold other values, or be others, than the columns show.
     ``emptied`` if all rows go.  ``others`` are tables that rows go to or come from.
     """
@@ -259,6 +260,7 @@ class Altered:
     table: Name
     to: Name | None = None
     described: bool = False
+    columns: bool = False
     left: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     emptied: bool = False
@@ -269,6 +271,7 @@ class Altered:
 class _Draft:
     to: Name | None = None
     described: bool = False
+    columns: bool = False
     emptied: bool = False
     left: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
@@ -324,6 +327,7 @@ def parse_alter(reader: TokenReader, *, ignoring: bool) -> Altered:
         table,
         draft.to,
         described=draft.described,
+        columns=draft.columns,
         left=tuple(draft.left),
         doubts=tuple(draft.doubts),
         emptied=draft.emptied,
@@ -404,6 +408,7 @@ def _about_columns(clause: TokenReader, draft: _Draft) -> bool:
     _no_periods(clause)
     if clause.accept(*_KEYS):
         return False
+    draft.columns = True
     clause.accept("COLUMN")
     return True
 
@@ -472,7 +477,7 @@ def _change(clause: TokenReader, draft: _Draft) -> None:
 
 
 def _redefined(column: str, definition: Words, draft: _Draft) -> None:
-    draft.described = True
+    draft.described = draft.columns = True
     if _computed([word.upper for word in definition]):
         draft.doubts.append(f"column {column} is recomputed")
     draft.doubts += _recoded(f"column {column}", definition)
@@ -511,7 +516,7 @@ def _rename(clause: TokenReader, draft: _Draft) -> None:
     if clause.accept("INDEX", "KEY"):
         return
     if clause.accept("COLUMN"):
-        draft.described = True
+        draft.described = draft.columns = True
         old = clause.column()
         clause.expect("TO")
         draft.left += [old] if clause.column() != old else []
@@ -525,7 +530,7 @@ def _rename(clause: TokenReader, draft: _Draft) -> None:
 
 def _convert(clause: TokenReader, draft: _Draft) -> None:
     clause.skip()
-    draft.described = True
+    draft.described = draft.columns = True
     clause.expect("TO")
     draft.doubts += _recoded("every text", clause.rest)
 

@@ -64,6 +64,9 @@ class MySqlDialect:
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         return ddl_effects.creates_empty_table(parse_statement(statement), there=there)
 
+    def leaves_values(self, statement: str) -> bool:
+        return ddl_effects.leaves_values(parse_statement(statement))
+
     def database_dropped(self, statement: str) -> str | None:
         """Case matters: a name in another case may be another database."""
         if "drop" not in statement.casefold():

@@ -202,6 +202,9 @@ class PostgresDialect:
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
         return False
 
+    def leaves_values(self, statement: str) -> bool:
+        return True
+
     def database_dropped(self, statement: str) -> str | None:
         return None
 

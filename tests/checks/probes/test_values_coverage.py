@@ -191,6 +191,47 @@ def test_a_lap_that_statements_begin_again_comes_to_the_lowest_ids(world: FakeWo
     assert f"{ONE}:3" in {key for one in found for key in one.ruling.keys}
 
 
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "ADD PARTITION (PARTITION p20260303 VALUES LESS THAN (20260304))",
+        "ADD INDEX by_v (v), ALGORITHM=INPLACE",
+        "COMMENT 'orders'",
+    ],
+)
+def test_a_statement_that_leaves_columns_and_values_alike_begins_no_lap(
+    world: FakeWorld, clause: str
+) -> None:
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.alter(ONE, clause, v="int")
+
+    found = cycles(world, 4, ranges=2)
+
+    assert None not in {one.oldest for one in compared(found)}
+    assert {one.ruling.outcome for one in found} == {Outcome.PASS}
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "TRUNCATE PARTITION p20260301",
+        "DROP PARTITION p20260301",
+        "EXCHANGE PARTITION p20260301 WITH TABLE shop_00.old",
+        "MODIFY v INT",
+        "CONVERT TO CHARACTER SET utf8mb4",
+        "COMMENT 'x', WOBBLE",
+    ],
+)
+def test_a_statement_that_may_have_changed_values_begins_a_lap(
+    world: FakeWorld, clause: str
+) -> None:
+    """The described columns are the same: rows left without an event, or texts were recoded."""
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.alter(ONE, clause, v="int")
+
+    assert {one.oldest for one in compared(cycles(world, 4, ranges=2))} == {None}
+
+
 @pytest.mark.parametrize("columns", ["altered", "as they were, in a new base"])
 def test_what_was_compared_before_a_lap_began_again_counts_for_the_promised_time(
     world: FakeWorld, columns: str

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.history import Step, added_columns
+from pipeline.schema.history import History, SchemaChange, Step, added_columns
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.types import MySqlColumn as Column
 
@@ -94,3 +96,43 @@ def test_two_tables_that_change_places_change_their_births() -> None:
     ]
 
     assert added_columns(steps) == {(A, "w"): at(4), (B, "v"): at(3)}
+
+
+def altered(pos: int, columns: str, clause: str) -> SchemaChange:
+    found = tuple(Column(name, "INT") for name in columns.split())
+    statement = f"ALTER TABLE t {clause}"
+    schema = TableSchema(str(A), at(pos), found, ("id",), statement)
+    return SchemaChange("alter", str(A), at(pos), schema, statement)
+
+
+def test_columns_hold_since_the_newest_statement_that_may_have_changed_values() -> None:
+    changes = [
+        altered(1, "id v", "ADD v INT"),
+        altered(2, "id v", "ADD PARTITION (PARTITION p VALUES LESS THAN (9))"),
+        altered(3, "id v", "ADD INDEX (v)"),
+        altered(4, "id v", "MODIFY v INT"),
+        altered(5, "id v", "COMMENT 'x'"),
+        altered(6, "id v", "DROP PARTITION p"),
+        altered(7, "id v w", "COMMENT 'of other columns'"),
+    ]
+
+    found = []
+    for count in range(1, len(changes) + 1):
+        newest = History(*changes[:count]).newest(str(A))
+        assert newest is not None
+        assert newest.order == at(count)
+        found.append(newest.valid_from.pos)
+
+    assert found == [1, 1, 1, 4, 4, 6, 7]
+
+
+def test_a_table_that_was_dropped_or_has_another_key_holds_its_columns_since_then() -> None:
+    first, comment = altered(1, "id v", "ADD v INT"), altered(3, "id v", "COMMENT 'x'")
+    dropped = SchemaChange("drop", str(A), at(2), None, "DROP TABLE t")
+    assert comment.schema is not None
+    rekeyed = replace(comment, schema=replace(comment.schema, key=("v",)))
+
+    for changes in ((first, dropped, comment), (first, rekeyed)):
+        newest = History(*changes).newest(str(A))
+        assert newest is not None
+        assert newest.valid_from == at(3)
