@@ -307,8 +307,8 @@ class FakeWorld:
         return tuple(newest.values())
 
     def schema(self, shard: Shard) -> TableSchema | None:
-        found = [_describe(shard, Order(1, 0, 0), BORN, "")]
-        for n, (_, event) in enumerate(FakeLog(self).landed_events()):
+        found = [_describe(shard, Order(1, 1, 0), BORN, "")]
+        for n, (_, event) in enumerate(FakeLog(self).landed_events(), 1):
             if event.columns is not None and event.columns[0] == shard:
                 found.append(_describe(shard, Order(1, 1, n), event.columns[1], event.statement))
         return History(*found).newest(shard.name)
