@@ -49,6 +49,20 @@ class PositionRules(Protocol):
         """Whether *transaction*, by its name in the change log, may be before it."""
         ...
 
+    def compares_replicas(self, position: Position) -> bool:
+        """Whether the head of a replica shows what it has executed of the log of *position*."""
+        ...
+
+    def explain_behind(self, source: Head, replica: Head) -> str | None:
+        """Why *replica* may not have executed all that *source* had; None if it has.
+
+        Called where `compares_replicas`.
+
+        Raises:
+            ProofError: it is no replica of that server, or no longer one.
+        """
+        ...
+
 
 @cache
 def find_position_rules(kind: str) -> PositionRules:
@@ -101,3 +115,17 @@ def names_transactions(position: Position) -> bool:
 def may_contain(position: Position, transaction: str) -> bool:
     """Whether *transaction*, by its name in the change log, may be before it."""
     return find_position_rules(position.kind).may_contain(position, transaction)
+
+
+def compares_replicas(position: Position) -> bool:
+    """Whether the head of a replica shows what it has executed of the log of *position*."""
+    return find_position_rules(position.kind).compares_replicas(position)
+
+
+def explain_behind(source: Head, replica: Head) -> str | None:
+    """Why *replica* may not have executed all that *source* had; None if it has.
+
+    Raises:
+        ProofError: it is no replica of that server, or no longer one.
+    """
+    return find_position_rules(source.position.kind).explain_behind(source, replica)

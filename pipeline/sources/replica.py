@@ -1,11 +1,24 @@
 """Asks the replica of a source what probes ask, once it has executed what its primary had.
 
-Each query first notes how far the primary is, and waits until the replica is as far. So an answer
-is of a moment after the query began, as an answer of the primary is: a replica that is behind never
-looks like a loss. Where the logs do not name their transactions, the progress of a replica is
-unknown, and the primary answers: MySQL without GTIDs, MariaDB and Postgres.
+Each query first notes how far the primary is, and waits until the replica is as far; only then are
+rows read there. So an answer is of a moment after the query began, as an answer of the primary is:
+a replica that is behind never looks like a loss. And a replica has only what its primary has
+logged, so all that it answers is below the next heartbeat. Both are needed by each check that
+compares a source with a mirror: it knows what had landed before it asks, and afterwards waits until
+the mirror has reached a heartbeat that is written later.
 
-Cannot detect: rows that somebody wrote to the replica alone.
+* Position and rows are read on one connection, the position first. Read after the rows, it could
+  be of a change that the rows do not have.
+* MySQL with GTIDs: the transactions that a replica has executed are compared.
+* Postgres: system, database, timeline and LSN are compared. `pg_last_wal_replay_lsn` is "the last
+  write-ahead log location that has been replayed" (its manual, System Administration Functions);
+  what the primary sends to a standby or to a collector is flushed there. A standby can have
+  replayed more than its timeline shows, if it follows another server since. So it must also have
+  the newest heartbeat, which only the source gets.
+* MySQL without GTIDs and MariaDB: the progress of a replica is unknown, and the primary answers.
+
+Cannot detect: rows that somebody wrote to the replica alone; a standby that is promoted between its
+position and the rows.
 """
 
 import time
@@ -13,8 +26,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from pipeline.errors import SparedError
-from pipeline.sources.positions import explain_missing_log, names_transactions
+from pipeline.errors import ProofError, SparedError, UnreachableError
+from pipeline.model import Head
+from pipeline.sources.positions import compares_replicas, explain_behind, names_transactions
 from pipeline.sources.source import LAG, Source, TableQueries, await_head
 
 POLL = timedelta(milliseconds=100)
@@ -38,13 +52,26 @@ class ReplicaChoice:
 
         Raises:
             SparedError: it is not after ``patience``.
+            UnreachableError: it is no replica of the primary.
         """
         needed = self.primary.head()
-        if not names_transactions(needed.position):
+        if not compares_replicas(needed.position):
             return self.primary
+        named = names_transactions(needed.position)
+        explain = partial(self._explain, needed, -1 if named else self.primary.newest_heartbeat())
         until = time.monotonic() + self.patience.total_seconds()
-        explain = partial(explain_missing_log, needed)
-        if await_head(self.replica.head, explain, until, POLL) is not None:
-            msg = f"source:{self.primary.name}: the replica {self.where} is behind: it has not"
-            raise SparedError(LAG, f"{msg} executed all that the source had, after {self.patience}")
+        which = f"source:{self.primary.name}: the replica {self.where}"
+        try:
+            missing = await_head(self.replica.head, explain, until, POLL)
+        except ProofError as error:
+            raise UnreachableError(f"{which} is not asked: {error}; correct read_from") from error
+        if missing is not None:
+            raise SparedError(LAG, f"{which} is behind: {missing}, after {self.patience}")
         return self.replica
+
+    def _explain(self, needed: Head, heartbeat: int, there: Head) -> str | None:
+        """What the replica, whose head is *there*, is missing; None if nothing."""
+        missing = explain_behind(needed, there)
+        if missing is None and heartbeat >= 0 and self.replica.newest_heartbeat() < heartbeat:
+            return "it does not have the newest heartbeat of the source"
+        return missing

@@ -36,3 +36,9 @@ class EntryNumbers:
 
     def may_contain(self, position: Position, transaction: str) -> bool:
         return True
+
+    def compares_replicas(self, position: Position) -> bool:
+        return False
+
+    def explain_behind(self, source: Head, replica: Head) -> str | None:
+        return None  # never called: there is one server

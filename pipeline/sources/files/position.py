@@ -7,6 +7,7 @@ full, every file that was in the folder when the sweep began.
 import re
 from dataclasses import dataclass
 
+from pipeline.errors import ProofError
 from pipeline.model import Head, Order, Position
 from pipeline.sources.positions import PositionRules
 
@@ -49,6 +50,12 @@ class FilePositions:
 
     def may_contain(self, position: Position, transaction: str) -> bool:
         return True
+
+    def compares_replicas(self, position: Position) -> bool:
+        return False
+
+    def explain_behind(self, source: Head, replica: Head) -> str | None:
+        raise ProofError(f"{replica.identity} is no replica: a ledger has none")
 
 
 def _read(position: Position) -> tuple[int, int]:

@@ -211,6 +211,16 @@ class MySqlPositions:
         except FormatError:
             return True
 
+    def compares_replicas(self, position: Position) -> bool:
+        """With GTIDs: without them, positions are places in the log of one server."""
+        return self.names_transactions(position)
+
+    def explain_behind(self, source: Head, replica: Head) -> str | None:
+        """GTIDs of *source* that *replica* has not executed."""
+        if self.explain_missing_log(source, replica, None) is None:
+            return None
+        return "it has not executed all that the source had"
+
 
 POSITIONS: PositionRules = MySqlPositions()
 

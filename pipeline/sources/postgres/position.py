@@ -99,6 +99,29 @@ class PostgresPositions:
         """Always: the number of a transaction does not say where it ends."""
         return True
 
+    def compares_replicas(self, position: Position) -> bool:
+        """Always: a standby has the LSNs and the identity of its primary."""
+        return True
+
+    def explain_behind(self, source: Head, replica: Head) -> str | None:
+        """What *source* had written and *replica* has not replayed, by its timeline and LSN.
+
+        The LSN of a standby is read before its rows: it is that of a record that was replayed, so
+        every commit before it is seen by a statement that begins later.
+        """
+        if _database(source.identity) != _database(replica.identity):
+            raise ProofError(
+                f"it is {replica.identity}, another system or database than {source.identity}"
+            )
+        own, there = _timeline(source.identity), _timeline(replica.identity)
+        if there > own:
+            raise ProofError(f"it follows timeline {there}, and the source is on timeline {own}")
+        if there < own:
+            return f"it is still on timeline {there}, and the source is on timeline {own}"
+        if not self.has_reached(replica.position, source.position):
+            return "it has not replayed all that the source had"
+        return None
+
 
 POSITIONS: PositionRules = PostgresPositions()
 
@@ -107,6 +130,10 @@ def _database(identity: str) -> tuple[str, str]:
     """System and database, without the timeline."""
     system, _, rest = identity.partition("/")
     return system, rest.partition("/")[2]
+
+
+def _timeline(identity: str) -> int:
+    return int(identity.split("/")[1])
 
 
 @lru_cache(maxsize=4096)  # the same fences are asked about for every table

@@ -256,6 +256,9 @@ class PostgresRowReader(SqlRowReader):
         until = time.monotonic() + self.patience.total_seconds()
         needed = self._ended(fence, until)
         self.wait_for_fence(lambda head: _explain_behind(fence, needed, head), until, POLL)
+        if self.read_from is not self.server and self.read_from.newest_heartbeat() < fence.number:
+            msg = f"{self.where}: the standby does not have heartbeat {fence.number} of the source"
+            raise ProofError(f"{msg}, so it follows another server; correct read_from")
         self.refuse_lagging()
         return needed
 

@@ -27,11 +27,13 @@ from pipeline.sources.source import Limits
 from pipeline.sources.sql import Ask, SqlSession
 
 # SQLSTATEs, appendix A of Postgres's manual.
-TOO_SLOW = {"57014", "55P03", "25P03"}  # ended at a limit of time, or waited for a lock
+CONFLICT = "40001"  # a read-only transaction gets it from the recovery of a standby alone
+TOO_SLOW = {"57014", "55P03", "25P03", "40P01", CONFLICT}  # ended at a limit of time, or for a lock
 REFUSED = {"42501", "28000", "28P01", "0LP01", "3D000"}
 POLICIES = "check_enable_rls"  # the server's function that refuses filtered reads, in each language
 ABSENT = {"42P01", "42703", "3F000", "42704", "42883", "22P02"}
 MEANINGLESS = {"22003", "22007", "22008", "22025"}  # no day, time, number or pattern
+UNSUPPORTED = "0A000"  # such as a read of an unlogged table on a standby
 READ_ONLY = "25006"
 NO_CLEAR_TEXT = "!password"  # libpq: any method but the password itself
 # Before anybody is signed in there is no SQLSTATE, only words.
@@ -124,7 +126,8 @@ class PostgresSession(SqlSession):
         state = getattr(error, "sqlstate", None) or ""
         said = " ".join(str(error).split()) + (f" ({state})" if state else "")
         if state in TOO_SLOW or (not state and any(word in said for word in WAITED)):
-            return SlowError(f"{self.where}: slow: {said}")
+            advice = PATIENT_STANDBY if state == CONFLICT else ""
+            return SlowError(f"{self.where}: slow: {said}{advice}")
         if state == READ_ONLY:
             return ConfigError(f"{self.where}: {said}; {ELSEWHERE}")
         if getattr(getattr(error, "diag", None), "source_function", None) == POLICIES:
@@ -133,12 +136,16 @@ class PostgresSession(SqlSession):
             return ConfigError(f"{self.where}: {hidden}; run ALTER ROLE {user} BYPASSRLS")
         if state in REFUSED or (not state and any(word in said for word in LOGIN)):
             return ConfigError(f"{self.where}: {said}; grant it, or name another user")
-        if state in ABSENT or state in MEANINGLESS:
+        if state in ABSENT or state in MEANINGLESS or state == UNSUPPORTED:
             return ProofError(f"{self.where}: {said}")
         advice = self.settings.tls_advice(said, self.settings.host)
         return UnreachableError(f"{self.where}: down: {said}{advice}")
 
 
+PATIENT_STANDBY = (
+    "; the standby of read_from had to replay changes of rows that were being read: set"
+    " hot_standby_feedback = on there, or increase max_standby_streaming_delay"
+)
 ELSEWHERE = "it is a standby, or set to read only: name the server that takes writes under sources"
 
 

@@ -103,7 +103,9 @@ def find_scanned_tables(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 # Where a promoted server ended to follow it tells until it is started again; after a crash it tells
 # the end of its recovery, and then of no receiver.
 # A promoted server counts on from where the old one was: only its timeline tells them apart.  The
-# name of the segment has it, and is there to be asked for where the log is written.
+# name of the segment has it, and is there to be asked for where the log is written.  A standby
+# shows what it had replayed at its last restartpoint or written page, and what it receives now: it
+# requests only a timeline that it has not yet left.  Without pg_monitor the latter is NULL.
 HEAD = """\
 SELECT system_identifier::text AS system, pg_is_in_recovery() AS standby,
     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
@@ -111,7 +113,9 @@ SELECT system_identifier::text AS system, pg_is_in_recovery() AS standby,
     CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_flush_lsn()) END AS file,
     CASE WHEN NOT pg_is_in_recovery() AND pg_last_wal_receive_lsn() IS NOT NULL
         THEN pg_last_wal_replay_lsn() END::text AS parted,
-    (SELECT timeline_id FROM pg_control_checkpoint()) AS timeline,
+    greatest((SELECT timeline_id FROM pg_control_checkpoint()),
+        (SELECT min_recovery_end_timeline FROM pg_control_recovery()),
+        (SELECT received_tli FROM pg_stat_wal_receiver)) AS timeline,
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 FROM pg_control_system()
 """
@@ -130,7 +134,7 @@ WHERE s.nspname = %s AND c.relname = %s
 class PostgresSource(SqlSource):
     """One database of a server, with the publication and the slot that it is replicated by.
 
-    ``read_from`` is the ``host:port`` of a replica that rows are read again from.
+    ``read_from`` is the ``host:port`` of a standby for backfills and for probes.
     """
 
     dialect: ClassVar[Dialect] = POSTGRES

@@ -8,15 +8,18 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from monitor.clients import Servers
-from pipeline.errors import SparedError
+from pipeline.errors import SlowError, SparedError, UnreachableError
 from pipeline.model import Head, Shard
 from pipeline.sources.budget import BudgetedQueries, SourceBudget
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import find_position_rules
 from pipeline.sources.postgres.position import log_position
+from pipeline.sources.postgres.session import PostgresSession
+from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.replica import ReplicaChoice
 from pipeline.sources.source import Limits, Source, TableQueries
 from tests.builders.values import source_settings
@@ -61,6 +64,7 @@ class Server:
     name: str
     kind: str
     heads: Iterator[Head]
+    heartbeat: int = 7
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -69,6 +73,9 @@ class Server:
 
     def head(self) -> Head:
         return next(self.heads)
+
+    def newest_heartbeat(self) -> int:
+        return self.heartbeat
 
     def strain(self) -> float:
         return 0.0
@@ -85,6 +92,12 @@ def mysql(identity: str, *done: int) -> Iterator[Head]:
     """Heads of a server that has executed the first *done* transactions, again and again last."""
     for one in (*done, *[done[-1]] * 1_000):
         yield Head(identity, binlog_position(1, one, f"{UUID}:1-{one}" if one else ""))
+
+
+def postgres(identity: str, *lsns: int) -> Iterator[Head]:
+    """Heads of a server whose log ends at *lsns*, again and again at the last."""
+    for one in (*lsns, *[lsns[-1]] * 1_000):
+        yield Head(identity, log_position(one))
 
 
 def ask(chosen: ReplicaChoice, question: str = "max_id", given: Sequence[Any] = (T, "id")) -> str:
@@ -135,11 +148,58 @@ def test_a_replica_that_stays_behind_is_not_asked(done: int) -> None:
     assert cast("Server", asked.replica).asked == []
 
 
-def test_where_no_transactions_are_named_the_primary_answers() -> None:
-    postgres = (Head("1/1/1", log_position(one)) for one in range(9))
-
+def test_where_no_transactions_are_named_the_primary_of_mysql_answers() -> None:
     assert ask(queries(mysql("A", 0), mysql("B", 5))) == "primary"
-    assert ask(queries(postgres, postgres, "postgres")) == "primary"
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_standby_that_has_replayed_what_the_source_had_answers(question: str) -> None:
+    asked = queries(postgres("1/2/3", 50), postgres("1/2/3", 50), "postgres")
+
+    assert ask(asked, question, QUESTIONS[question]) == "replica"
+
+
+def test_a_standby_is_waited_for_until_it_is_on_the_timeline_and_as_far() -> None:
+    old, late, there = (
+        next(postgres(*one)) for one in (("1/1/3", 60), ("1/2/3", 49), ("1/2/3", 50))
+    )
+    asked = queries(postgres("1/2/3", 50), iter((old, late, there)), "postgres")
+    asked.patience = timedelta(minutes=3)
+
+    assert ask(asked) == "replica"
+
+
+@pytest.mark.parametrize(
+    ("identity", "lsn", "heartbeat", "why"),
+    [
+        pytest.param("1/2/3", 49, 7, "is behind: it has not replayed all", id="a byte behind"),
+        pytest.param("1/1/3", 99, 7, "is behind: it is still on timeline 1", id="old timeline"),
+        pytest.param("1/3/3", 99, 7, "is not asked: it follows timeline 3", id="promoted"),
+        pytest.param("9/2/3", 99, 7, "is not asked: it is 9/2/3, another", id="another cluster"),
+        pytest.param("1/2/4", 99, 7, "is not asked: it is 1/2/4, another", id="another database"),
+        pytest.param("1/2/3", 99, 6, "it does not have the newest heartbeat", id="another log"),
+    ],
+)
+def test_a_standby_that_may_lack_rows_of_the_source_is_not_asked(
+    identity: str, lsn: int, heartbeat: int, why: str
+) -> None:
+    asked = queries(postgres("1/2/3", 50), postgres(identity, lsn), "postgres")
+    asked.patience = -timedelta(seconds=1)
+    replica = cast("Server", asked.replica)
+    replica.heartbeat = heartbeat
+
+    with pytest.raises(UnreachableError, match=rf"^source:primary: the replica b:3306 .*{why}"):
+        ask(asked)
+
+    assert replica.asked == []
+
+
+def test_a_server_that_is_no_replica_of_the_source_is_not_waited_for() -> None:
+    asked = queries(postgres("1/2/3", 50), postgres("9/2/3", 50), "postgres")
+    asked.patience = timedelta(minutes=3)
+
+    with pytest.raises(UnreachableError, match=r"correct read_from$"):
+        ask(asked)
 
 
 def test_probes_ask_the_replica_that_read_from_names() -> None:
@@ -162,3 +222,22 @@ def chooser(asked: BudgetedQueries) -> ReplicaChoice:
     choice = cast("Any", asked.choose).__self__
     assert isinstance(choice, ReplicaChoice)
     return choice
+
+
+def test_probes_of_postgres_ask_the_standby_that_read_from_names() -> None:
+    options = {"database": "shop", "read_from": "c:5433"}
+    known = replace(source_settings(kind="postgres"), name="a", options=options)
+    with closing(Servers({"a": lambda: known})) as servers:
+        replica = chooser(servers.queries()["a"]).replica
+
+    assert isinstance(replica, PostgresSource)
+    assert (replica.settings.host, replica.settings.port) == ("c", 5433)
+
+
+@pytest.mark.parametrize("error", [SerializationFailure, DeadlockDetected])
+def test_a_read_that_a_standby_cancels_was_too_slow(error: type[Exception]) -> None:
+    session = PostgresSession(source_settings(kind="postgres"), "shop")
+    said = session.translate(error("canceling statement due to conflict with recovery"))
+
+    assert isinstance(said, SlowError)
+    assert ("hot_standby_feedback" in str(said)) is (error is SerializationFailure)
