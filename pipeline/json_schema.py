@@ -9,11 +9,14 @@ Spark's workers import it by its name.
 A schema may name another draft for a part of it (``$schema``), and `jsonschema` would then leave
 these keywords out. So only the outermost name is read. A ``$ref`` to another document is never
 fetched: a server that does not answer would stop all expectations. Each other ``$ref`` is a path
-from the root, so that a loop is found before a value is validated.
+from the root, so that a loop is found before a value is validated. Where two references lead from
+one level of a value to the next, each level doubles: then the value is neither valid nor invalid.
 """
 
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,6 +32,7 @@ from referencing import Registry
 
 __all__ = [
     "SchemaError",
+    "TooManyReferencesError",
     "ValidationError",
     "list_schema_patterns",
     "require_own_references",
@@ -48,12 +52,39 @@ NAMES = ("$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef")
 """Keywords that lead to a part of a schema by a name, which `_find_part` does not resolve."""
 MOST_REFERENCES = 10_000
 """That one value may follow: where two lead to one part, and that to two, each level doubles."""
+MOST_OF_PART = 100
+"""That it may follow beyond those, for each value in it."""
 SAME = (  # keywords whose schemas are for the same value
     *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
     *("dependentSchemas", "dependencies", "extends", "disallow", "type"),
 )
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which RE2 cannot read
+
+
+class TooManyReferencesError(Exception):
+    """A value follows more references than a value of its size may."""
+
+
+class _Followed(threading.local):
+    """The references that the ``value`` of a thread has followed, and may follow."""
+
+    value: Any = None
+    count: int = 0
+    most: int = MOST_REFERENCES
+
+    def begin(self, value: Any) -> None:
+        self.value, self.count, self.most = value, 0, MOST_REFERENCES
+
+    def follow(self) -> None:
+        self.count += 1
+        if self.count > self.most == MOST_REFERENCES:
+            self.most += MOST_OF_PART * _count_parts(self.value)
+        if self.count > self.most:
+            raise TooManyReferencesError(f"a value follows more than {self.most} `$ref`s")
+
+
+_followed = _Followed()
 _last: tuple[Any, Any] | None = None  # a schema and its validator: a column asks with one schema
 
 
@@ -63,20 +94,24 @@ def validate(instance: Any, schema: Any) -> None:
     Raises:
         ValidationError: it does not.
         SchemaError: *schema* is not a JSON schema.
+        TooManyReferencesError: whether it does would take too long.
     """
     global _last  # noqa: PLW0603  - each value of a column asks, and a validator takes long to make
     known = _last
     if known is None or known[0] is not schema:
         known = schema, _make_validator(schema)
         _last = known
+    _followed.begin(instance)
     if not known[1].is_valid(instance):
         raise ValidationError("the value does not meet the schema")
 
 
 def _make_validator(schema: Any) -> Any:
+    known = validator_for(schema)
     own = extend(
-        validator_for(schema),
+        known,
         {
+            "$ref": partial(_reference, known.VALIDATORS["$ref"]),
             "pattern": _pattern,
             "patternProperties": _pattern_properties,
             "additionalProperties": _additional_properties,
@@ -193,6 +228,23 @@ def _find_part(schema: Any, reference: str) -> Any:
                 f"a `$ref` to no part of it, {reference[:200]!r}; correct it"
             ) from None
     return found
+
+
+def _count_parts(value: Any) -> int:
+    """How many values *value* consists of, with itself."""
+    waiting, count = [value], 0
+    while waiting:
+        part = waiting.pop()
+        count += 1
+        waiting += (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        )
+    return count
+
+
+def _reference(follow: Any, validator: Any, *asked: Any) -> Iterator[ValidationError]:
+    _followed.follow()
+    yield from follow(validator, *asked)
 
 
 def _matches(pattern: str, text: str) -> bool:

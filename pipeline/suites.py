@@ -733,6 +733,8 @@ def _concluded(
         why = "it raised an error; do its columns exist, and do their types fit?"
         if "RecursionError" in str(result.exception_info):
             why = "a value is nested too deeply; exclude it with a row_condition"
+        if "TooManyReferencesError" in str(result.exception_info):
+            why = "a value follows too many `$ref`s of its schema; let each level of it follow one"
         return ExpectationResult(f"{text}: {why}", None, severity)
     unexpected = int(result.result.get("unexpected_count") or 0)
     count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""

@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.json_schema import (
     SchemaError,
+    TooManyReferencesError,
     ValidationError,
     list_schema_patterns,
     require_own_references,
@@ -152,6 +153,35 @@ def test_references_that_double_at_each_level_are_bounded() -> None:
     for levels in (13, 300):
         with pytest.raises(ValueError, match=r"more than 10000 schemas for one value; name each"):
             require_own_references(doubled(levels))
+
+
+def nested(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+NODE = {"properties": {"a": {"$ref": "#/$defs/n"}}}
+
+
+@pytest.mark.parametrize(
+    "part", [{"allOf": [NODE, NODE]}, {"anyOf": [{"not": NODE}, NODE], **NODE}], ids=["all", "any"]
+)
+def test_a_value_at_whose_levels_references_double_is_no_valid_one(part: Any) -> None:
+    schema = {"$ref": "#/$defs/n", "$defs": {"n": part}}
+    require_own_references(schema)
+    validate(nested(6), schema)
+
+    for _ in range(2):
+        with pytest.raises(TooManyReferencesError, match=r"follows more than 12600 `\$ref`s"):
+            validate(nested(25), schema)
+
+
+def test_a_long_value_follows_as_many_references_as_it_has_parts() -> None:
+    schema = {"items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}
+
+    assert not is_valid([*[1] * 10_100, "x"], schema)
 
 
 @pytest.mark.parametrize(

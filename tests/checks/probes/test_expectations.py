@@ -890,6 +890,19 @@ def test_what_is_nested_too_deeply_is_unknown_and_says_so() -> None:
     assert "nested in more than 100 levels" in dict(find_mistakes(suite))[1]
 
 
+@THOROUGH
+def test_a_value_whose_references_double_at_each_level_is_unknown_and_says_so() -> None:
+    rows = pa.table({"id": [1], "doc": ['{"a":' * 25 + "1" + "}" * 25]})
+    node = {"properties": {"a": {"$ref": "#/$defs/n"}}}
+    schema = {"$ref": "#/$defs/n", "$defs": {"n": {"allOf": [node, node]}}}
+    kind = "expect_column_values_to_match_json_schema"
+
+    (found,) = evaluate_rows(rows, TABLE, [expect(kind, column="doc", json_schema=schema)])
+
+    assert found.met is None
+    assert "a value follows too many `$ref`s of its schema; let each level" in found.text
+
+
 OWN = """
 from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.expectation import ColumnMapExpectation
