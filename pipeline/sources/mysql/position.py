@@ -212,7 +212,12 @@ class MySqlPositions:
             return True
 
     def compares_replicas(self, position: Position) -> bool:
-        """With GTIDs: without them, positions are places in the log of one server."""
+        """With GTIDs: without them, a position is a place in the log of one server.
+
+        `SHOW REPLICA STATUS` has a place in the log of the source (`Exec_Source_Log_Pos`).  The
+        applier sets it before it commits (`do_apply_event` of the XID event), and it remains
+        where `RESET` began that log again.
+        """
         return self.names_transactions(position)
 
     def explain_behind(self, source: Head, replica: Head) -> str | None:
