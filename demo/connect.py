@@ -1,4 +1,4 @@
-"""A real Kafka Connect, standalone, with Debezium; driven through its REST interface.
+"""A real Kafka Connect, standalone, with Debezium; any other is driven through the same interface.
 
 Standalone forgets its connectors when it ends, but not their offsets: what was registered is kept
 here, and registered again by `start`.
@@ -7,6 +7,7 @@ here, and registered again by `start`.
 import json
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,16 +23,174 @@ from demo.java import Program
 from demo.processes import Process
 from demo.web import LOCAL
 from pipeline.errors import UnreachableError
+from pipeline.settings import without_login
 
 START = timedelta(minutes=4)
 RUNNING = timedelta(minutes=4)
 STALE = timedelta(seconds=30)  # for which a failure of before may still be told
 ANSWER = 120.0  # seconds; a connector's class is loaded before it is answered for
+BALANCED = timedelta(minutes=1)  # for which workers of a cluster may refuse while they rebalance
 PROVIDERS = "org.apache.kafka.common.config.provider"
 
 
+class ConnectClient(ABC):
+    """Connectors of a worker, or of a cluster of them, through the REST interface."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Root of the REST interface."""
+
+    def connectors(self) -> list[str]:
+        """Names of all connectors."""
+        names: list[str] = self._ask("GET", "/connectors")
+        return names
+
+    def plugins(self) -> set[str]:
+        """Classes of the connectors that the workers have."""
+        return {plugin["class"] for plugin in self._ask("GET", "/connector-plugins")}
+
+    def faults(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
+        """Settings that a connector *name* could not run with, and why; nothing is registered."""
+        plugin = config["connector.class"]
+        path = f"/connector-plugins/{plugin}/config/validate"
+        answer = self._ask("PUT", path, {**config, "name": name})
+        values = [setting["value"] for setting in answer["configs"]]
+        return {one["name"]: " ".join(one["errors"]) for one in values if one["errors"]}
+
+    def register(self, name: str, config: Mapping[str, str]) -> None:
+        """Create or change a connector; returns when its task runs.
+
+        Raises:
+            UnreachableError: if Connect refuses it, or its task fails, with the reason.
+        """
+        before = self._failures(name)
+        self.configure(name, config)
+        self._wait_for(name, before)
+
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        """Create or change a connector; one that was halted stays so.
+
+        Raises:
+            UnreachableError: if Connect refuses it, with the reason.
+        """
+        self._ask("PUT", f"/connectors/{name}/config", dict(config))
+
+    def deregister(self, name: str) -> None:
+        """Remove a connector; its offsets stay."""
+        self._ask("DELETE", f"/connectors/{name}")
+
+    def revive(self, name: str) -> None:
+        """Start again what failed of a connector, as an operator would; returns when it runs."""
+        before = self._failures(name)
+        self._ask("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
+        self._wait_for(name, before)
+
+    def pause(self, name: str) -> None:
+        """Stop reading; the task stays."""
+        self._ask("PUT", f"/connectors/{name}/pause")
+
+    def resume(self, name: str) -> None:
+        """Read again after `pause` or `halt`."""
+        self._ask("PUT", f"/connectors/{name}/resume")
+
+    def halt(self, name: str) -> None:
+        """End the task; only then may its offsets be changed."""
+        self._ask("PUT", f"/connectors/{name}/stop")
+        stopped = "STOPPED"
+        processes.wait_until(
+            lambda: self.status(name)["connector"]["state"] == stopped, RUNNING, f"halt of {name}"
+        )
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What Connect says about a connector and its tasks."""
+        answer: dict[str, Any] = self._ask("GET", f"/connectors/{name}/status")
+        return answer
+
+    def config(self, name: str) -> dict[str, str]:
+        """A connector's settings."""
+        answer: dict[str, str] = self._ask("GET", f"/connectors/{name}/config")
+        return answer
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        """Acknowledged positions: `{"partition": {...}, "offset": {...}}` each; lags by a flush."""
+        answer: list[dict[str, Any]] = self._ask("GET", f"/connectors/{name}/offsets")["offsets"]
+        return answer
+
+    def forget_offsets(self, name: str) -> None:
+        """Let a halted connector begin as if it had never run."""
+        self._ask("DELETE", f"/connectors/{name}/offsets")
+
+    def move_offset(self, name: str, file: str, pos: int, gtids: str = "") -> None:
+        """Let a halted connector of a MySQL go on from another position of the log."""
+        (known,) = self.offsets(name)
+        kept = {n: one for n, one in known["offset"].items() if n in ("ts_sec", "server_id")}
+        more = {"gtids": gtids} if gtids else {}
+        moved = {"partition": known["partition"], "offset": {**kept, "file": file, "pos": pos}}
+        moved["offset"] |= more
+        self._ask("PATCH", f"/connectors/{name}/offsets", {"offsets": [moved]})
+
+    def _wait_for(self, name: str, before: Collection[str]) -> None:
+        """Return when all its tasks run; failures of *before* may be reported for a while."""
+        stale = time.monotonic() + STALE.total_seconds()
+        processes.wait_until(
+            lambda: self._runs(name, before if time.monotonic() < stale else ()),
+            RUNNING,
+            f"running connector {name}",
+        )
+
+    def _runs(self, name: str, before: Collection[str]) -> bool:
+        """Whether all its tasks run without failures that are not in *before*."""
+        answer = self._answer("GET", f"/connectors/{name}/status")
+        if answer.status_code == httpx.codes.NOT_FOUND:  # no worker of the cluster has it yet
+            return False
+        tasks = answer.json()["tasks"] if answer.is_success else []
+        failed = sorted(_traces(tasks) - set(before))
+        if failed:
+            msg = f"connector {name} failed: {failed[0][:1500]}"
+            raise UnreachableError(msg)
+        return bool(tasks) and all(task["state"] == "RUNNING" for task in tasks)
+
+    def _failures(self, name: str) -> set[str]:
+        """Why tasks have failed; none of a connector that is not there yet."""
+        with suppress(UnreachableError):
+            return _traces(self.status(name)["tasks"])
+        return set()
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self._answer(method, path, body)
+        if answer.is_error:
+            msg = f"Connect refuses {method} {path}: {answer.text[:1500]}"
+            raise UnreachableError(msg)
+        return answer.json() if answer.content else None
+
+    def _answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        until = time.monotonic() + BALANCED.total_seconds()
+        while True:
+            try:
+                answer = LOCAL.request(method, self.url + path, json=body, timeout=ANSWER)
+            except httpx.HTTPError as error:
+                msg = f"Connect does not answer at {without_login(self.url)}: {error}"
+                raise UnreachableError(msg) from error
+            if answer.status_code != httpx.codes.CONFLICT or time.monotonic() > until:
+                return answer
+            time.sleep(1)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteConnect(ConnectClient):
+    """Workers that somebody else runs; ``address`` may hold a login."""
+
+    address: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """As it was given."""
+        return self.address.rstrip("/")
+
+
 @dataclass(eq=False)
-class Connect:
+class Connect(ConnectClient):
     """One worker; connectors and their offsets lie in its folder.
 
     ``beside`` names folders of jars with connectors that are no plugins, as MirrorMaker's.
@@ -84,79 +243,15 @@ class Connect:
         self.kill()
         self.start()
 
-    def register(self, name: str, config: Mapping[str, str]) -> None:
-        """Create or change a connector; returns when its task runs.
-
-        Raises:
-            UnreachableError: if Connect refuses it, or its task fails, with the reason.
-        """
-        before = self._failures(name)
-        self.configure(name, config)
-        self._wait_for(name, before)
-
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Create or change a connector; one that was halted stays so.
-
-        Raises:
-            UnreachableError: if Connect refuses it, with the reason.
-        """
-        self._ask("PUT", f"/connectors/{name}/config", dict(config))
+        """Create or change a connector, and remember it for the next start."""
+        super().configure(name, config)
         self._remember({**self._registered(), name: dict(config)})
 
     def deregister(self, name: str) -> None:
         """Remove a connector; its offsets stay."""
-        self._ask("DELETE", f"/connectors/{name}")
+        super().deregister(name)
         self._remember({k: v for k, v in self._registered().items() if k != name})
-
-    def revive(self, name: str) -> None:
-        """Start again what failed of a connector, as an operator would; returns when it runs."""
-        before = self._failures(name)
-        self._ask("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
-        self._wait_for(name, before)
-
-    def pause(self, name: str) -> None:
-        """Stop reading; the task stays."""
-        self._ask("PUT", f"/connectors/{name}/pause")
-
-    def resume(self, name: str) -> None:
-        """Read again after `pause` or `halt`."""
-        self._ask("PUT", f"/connectors/{name}/resume")
-
-    def halt(self, name: str) -> None:
-        """End the task; only then may its offsets be changed."""
-        self._ask("PUT", f"/connectors/{name}/stop")
-        stopped = "STOPPED"
-        processes.wait_until(
-            lambda: self.status(name)["connector"]["state"] == stopped, RUNNING, f"halt of {name}"
-        )
-
-    def status(self, name: str) -> dict[str, Any]:
-        """What Connect says about a connector and its tasks."""
-        answer: dict[str, Any] = self._ask("GET", f"/connectors/{name}/status")
-        return answer
-
-    def config(self, name: str) -> dict[str, str]:
-        """A connector's settings."""
-        answer: dict[str, str] = self._ask("GET", f"/connectors/{name}/config")
-        return answer
-
-    def offsets(self, name: str) -> list[dict[str, Any]]:
-        """Acknowledged positions: `{"partition": {...}, "offset": {...}}` each; lags by a flush."""
-        answer: list[dict[str, Any]] = self._ask("GET", f"/connectors/{name}/offsets")["offsets"]
-        return answer
-
-    def forget_offsets(self, name: str) -> None:
-        """Let a halted connector begin as if it had never run."""
-        self._ask("DELETE", f"/connectors/{name}/offsets")
-
-    def move_offset(self, name: str, file: str, pos: int, gtids: str = "") -> None:
-        """Let a halted connector of a MySQL go on from another position of the log."""
-        (known,) = self.offsets(name)
-        kept = {n: one for n, one in known["offset"].items() if n in ("ts_sec", "server_id")}
-        more = {"gtids": gtids} if gtids else {}
-        moved = {"partition": known["partition"], "offset": {**kept, "file": file, "pos": pos}}
-        moved["offset"] |= more
-        self._ask("PATCH", f"/connectors/{name}/offsets", {"offsets": [moved]})
 
     def _stands_still(self, worker: Process) -> bool:
         """Hold the *worker*; it goes on if it was just writing its offsets."""
@@ -175,41 +270,6 @@ class Connect:
         settings = str(self.home / "connect.properties")
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         return Program(main, (settings,), self.home, heap="768m", beside=self.beside)
-
-    def _wait_for(self, name: str, before: Collection[str]) -> None:
-        """Return when all its tasks run; failures of *before* may be reported for a while."""
-        stale = time.monotonic() + STALE.total_seconds()
-        processes.wait_until(
-            lambda: self._runs(name, before if time.monotonic() < stale else ()),
-            RUNNING,
-            f"running connector {name}",
-        )
-
-    def _runs(self, name: str, before: Collection[str]) -> bool:
-        """Whether all its tasks run without failures that are not in *before*."""
-        tasks = self.status(name)["tasks"]
-        failed = sorted(_traces(tasks) - set(before))
-        if failed:
-            msg = f"connector {name} failed: {failed[0][:1500]}"
-            raise UnreachableError(msg)
-        return bool(tasks) and all(task["state"] == "RUNNING" for task in tasks)
-
-    def _failures(self, name: str) -> set[str]:
-        """Why tasks have failed; none of a connector that is not there yet."""
-        with suppress(UnreachableError):
-            return _traces(self.status(name)["tasks"])
-        return set()
-
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        try:
-            answer = LOCAL.request(method, self.url + path, json=body, timeout=ANSWER)
-        except httpx.HTTPError as error:
-            msg = f"Connect does not answer at {self.url}: {error}"
-            raise UnreachableError(msg) from error
-        if answer.is_error:
-            msg = f"Connect refuses {method} {path}: {answer.text[:1500]}"
-            raise UnreachableError(msg)
-        return answer.json() if answer.content else None
 
     def _answers(self) -> bool:
         try:

@@ -1,9 +1,9 @@
 """Settings with which Debezium sends every change of a MySQL or a Postgres and loses no value."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from demo.mysql import MySQL
-from demo.postgres import PUBLICATION, Postgres
+from demo.postgres import PUBLICATION
 
 COMMON: Mapping[str, str] = {
     "tasks.max": "1",
@@ -47,8 +47,31 @@ POSTGRES_LOSSLESS: Mapping[str, str] = {
 }
 
 
+class Listening(Protocol):
+    """A server that listens at an address."""
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        ...
+
+
+class Replicating(Listening, Protocol):
+    """A MySQL, whose readers have ids of their own."""
+
+    @property
+    def server_id(self) -> int:
+        """Its own id."""
+        ...
+
+
 def mysql_connector(
-    mysql: MySQL,
+    mysql: Replicating,
     bootstrap: str,
     *,
     prefix: str = "shop",
@@ -84,7 +107,7 @@ def mysql_connector(
 
 
 def postgres_connector(
-    postgres: Postgres,
+    postgres: Listening,
     database: str,
     *,
     prefix: str,

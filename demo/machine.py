@@ -17,29 +17,32 @@ LIBRARIES = {"libaio.so.1": "libaio1", "libnuma.so.1": "libnuma1"}  # what mysql
 RENAMED = "t64"  # what newer distributions put after the names of some
 
 
-def require(home: Path) -> None:
-    """Return if servers can be started in *home*.
+def require(home: Path, *, servers: bool = True) -> None:
+    """Return if servers can be started in *home*; without *servers*, the service alone.
 
     Raises:
         ConfigError: naming everything that is missing, a line each.
     """
-    if missing := list(_missing(home)):
+    if missing := [*(_missing_of_mysql() if servers else ()), *_missing(home)]:
         raise ConfigError("\n".join(missing))
 
 
-def _missing(home: Path) -> Iterator[str]:
+def _missing_of_mysql() -> Iterator[str]:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         yield (
             f"the embedded MySQL runs on Linux x86-64, this is {platform.system()}"
             f" {platform.machine()}; use such a machine"
         )
-    yield from _java_trouble()
     for library, package in LIBRARIES.items():
         if not _loads(library) and not _loads(library + RENAMED):
             yield (
                 f"{library} is missing, MySQL needs it; run: sudo apt-get install {package}"
                 f" (newer distributions: {package}{RENAMED})"
             )
+
+
+def _missing(home: Path) -> Iterator[str]:
+    yield from _java_trouble()
     free = shutil.disk_usage(_existing(home)).free
     if free < DISK:
         yield (

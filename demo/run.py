@@ -47,8 +47,7 @@ def _run(home: Path, plot: Plot, screen: Screen, *, keep: bool) -> int:
     stage: Stage | None = None
     try:
         with ExitStack() as ends, screen:
-            for number in SIGNALS:
-                signal.signal(number, _interrupt)
+            unwind_on_signals()
             ends.callback(screen.say, "stopped; nothing is left running")
             stage = play(home, plot, screen, ends)
             _tell(stage, home / SUMMARY)
@@ -58,6 +57,12 @@ def _run(home: Path, plot: Plot, screen: Screen, *, keep: bool) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED if stage is None or not stage.summary.seen else 0
     return 0 if stage.summary.seen else 1
+
+
+def unwind_on_signals() -> None:
+    """Let Ctrl-C, SIGTERM and SIGHUP stop the main thread in order, and only once."""
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -18,15 +18,12 @@ from deltalake import DeltaTable, write_deltalake
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from demo.clocks import ServerClock
-from demo.drill.tables import DATABASE, PREFIX, ROWS, TEMPLATE, DrillSource, copy_template
+from demo.drill.tables import ROWS, TEMPLATE, DrillServers, DrillSource, copy_template
 from demo.oracle.compare import mirror_path
 from demo.oracle.rows import read_rows
 from demo.processes import wait_until
-from demo.servers import PostgresServers, Servers
 from demo.story.harm import AT_ONCE, read_column
 
-MARKER = f"{DATABASE}.marker_00"
-"""A table without faults: once a change of it is in its topic, those before it were collected."""
 COLLECTED = timedelta(minutes=2)
 
 
@@ -50,15 +47,16 @@ class Fault:
 class Site:
     """Where faults are put: the servers, and the service's folder and lake.
 
-    ``source_clock`` is None if no clock can be set. ``disk_trouble`` says why lake and store have
-    no small disks of their own; empty if they have.
+    ``source_clock`` is None if no clock can be set, and ``clock_trouble`` says why.
+    ``disk_trouble`` says why lake and store have no small disks of their own; empty if they have.
     """
 
-    servers: Servers | PostgresServers
+    servers: DrillServers
     source: DrillSource
     home: Path
     lake: str
     source_clock: ServerClock | None = None
+    clock_trouble: str = ""
     disk_trouble: str = ""
 
     def mirror(self, table: str) -> DeltaTable:
@@ -82,7 +80,7 @@ class Site:
         """Messages of the topic of *table* from offset *since* to its end, in their order."""
         found = list[Any]()
         with closing(KafkaConsumer(bootstrap_servers=self.servers.kafka.bootstrap)) as consumer:
-            part = _topic(table)
+            part = self._partition(table)
             consumer.assign([part])
             end = consumer.end_offsets([part])[part]
             consumer.seek(part, since)
@@ -93,7 +91,8 @@ class Site:
     def end_of(self, table: str) -> int:
         """The offset of the next message of the topic of *table*."""
         with closing(KafkaConsumer(bootstrap_servers=self.servers.kafka.bootstrap)) as consumer:
-            return int(consumer.end_offsets([_topic(table)])[_topic(table)])
+            part = self._partition(table)
+            return int(consumer.end_offsets([part])[part])
 
     def await_collected(self) -> None:
         """Return when all changes up to now were collected.
@@ -101,9 +100,10 @@ class Site:
         Raises:
             UnreachableError: if they are not in time.
         """
-        before = self.end_of(MARKER)
-        self.source.execute(f"UPDATE {MARKER} SET quantity = quantity + 1 WHERE id = {TEMPLATE}")
-        wait_until(lambda: self.end_of(MARKER) > before, COLLECTED, "record of a change")
+        marker = self.source.names.marker
+        before = self.end_of(marker)
+        self.source.execute(f"UPDATE {marker} SET quantity = quantity + 1 WHERE id = {TEMPLATE}")
+        wait_until(lambda: self.end_of(marker) > before, COLLECTED, "record of a change")
 
     @contextmanager
     def dropping(self, table: str) -> Iterator[None]:
@@ -111,6 +111,9 @@ class Site:
         with self.source.leave_out(self.servers.connect, table):
             yield
             self.await_collected()
+
+    def _partition(self, table: str) -> TopicPartition:
+        return TopicPartition(self.source.names.topic(table), 0)
 
 
 class FaultKind(Protocol):
@@ -267,7 +270,8 @@ class RepeatedRecord:
         with closing(KafkaProducer(bootstrap_servers=site.servers.kafka.bootstrap)) as producer:
             for id_ in ids:
                 again = by_id[id_][-2 if self.late else -1]
-                producer.send(_topic(table).topic, again.value, again.key, again.headers)
+                topic = site.source.names.topic(table)
+                producer.send(topic, again.value, again.key, again.headers)
             producer.flush()
         return dict.fromkeys(ids, "")
 
@@ -304,10 +308,6 @@ def read_payload(message: bytes) -> Any:
     """What a key or a value of a record says, with or without its schema around it."""
     read = json.loads(message)
     return read["payload"] if read.keys() == {"schema", "payload"} else read
-
-
-def _topic(table: str) -> TopicPartition:
-    return TopicPartition(f"{PREFIX}.{table}", 0)
 
 
 def _listed(ids: Iterable[int]) -> str:

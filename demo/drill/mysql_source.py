@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from demo.connect import Connect
+import pymysql
+
+from demo.connect import ConnectClient
 from demo.debezium import mysql_connector
-from demo.drill.tables import CONNECTOR, DATABASE, HEARTBEATS, PREFIX, ROWS, Column, spell_columns
+from demo.drill.tables import DEMO, ROWS, Column, Names, spell_columns
 from demo.mysql import MySQL
 from demo.shop.link import Address
 from demo.shop.schema import DATABASES
@@ -51,37 +53,37 @@ HIDDEN = "SET sql_log_bin = 0"
 READ_COMMITTED = "SET SESSION transaction_isolation = 'READ-COMMITTED'"
 ROWS_READ = """
     SELECT CAST(COALESCE(SUM(sum_rows_examined), 0) AS SIGNED)
-    FROM performance_schema.events_statements_summary_by_user_by_event_name WHERE user = 'sluice'
+    FROM performance_schema.events_statements_summary_by_user_by_event_name WHERE user = '{user}'
 """
 MATCHES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
 
 
-@dataclass(frozen=True, slots=True)
-class MySQLSource:
-    """The databases of the drill and of the shop on one server."""
+class MySQLServer(Protocol):
+    """A server that the drill may log in to."""
 
-    mysql: MySQL
+    def connect(self, **settings: Any) -> Any:
+        """Open a connection, in autocommit unless *settings* (PyMySQL's) say otherwise."""
+        ...
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run *statements* in one session; the rows of the last one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLTables:
+    """The tables of the drill on one server, and how they are harmed."""
+
+    mysql: MySQLServer
+    names: Names = DEMO
+    reader: str = "sluice"
     compared: Sequence[Column] = COMPARED
     uncompared: Sequence[Column] = UNCOMPARED
-    wide: tuple[str, ...] = (f"setting:{CONNECTOR}:transforms",)
 
     @property
-    def shop(self) -> Address:
-        """Where the demo's shop is."""
-        return Address(self.mysql.host, self.mysql.port)
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The demo's own fit."""
-        return {}
-
-    def set_environment(self, environment: Mapping[str, str]) -> None:
-        """Give the server *environment* from its next start on."""
-        self.mysql.daemon.environment = environment
-
-    def prepare(self) -> None:
-        """Create the database; an old one is dropped."""
-        self.execute(f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
+    def wide(self) -> tuple[str, ...]:
+        """The connector's setting that drops records."""
+        return (f"setting:{self.names.source}:transforms",)
 
     def create_tables(self, names: Sequence[str]) -> None:
         """Create and fill them."""
@@ -102,7 +104,7 @@ class MySQLSource:
         return self.mysql.connect(init_command=READ_COMMITTED)
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run *statements* as root."""
+        """Run *statements* as the user who harms."""
         return self.mysql.execute(*statements)
 
     def execute_hidden(self, table: str, *statements: str) -> None:
@@ -113,25 +115,21 @@ class MySQLSource:
         """The session's own time, as `mysqlbinlog` sets it when a log is replayed."""
         return (f"SET SESSION timestamp = UNIX_TIMESTAMP() + {seconds:.0f}",)
 
-    def connector(self, bootstrap: str) -> Mapping[str, str]:
-        """It reads the drill, the shop and the heartbeats."""
-        databases = [*DATABASES, DATABASE, HEARTBEATS.partition(".")[0]]
-        return mysql_connector(self.mysql, bootstrap, prefix=PREFIX, databases=databases)
-
     @contextmanager
     def lock_heartbeats(self) -> Iterator[None]:
         """Lock their table."""
         with self.connect() as link, link.cursor() as cursor:
-            cursor.execute(f"LOCK TABLES {HEARTBEATS} WRITE")
+            cursor.execute(f"LOCK TABLES {self.names.heartbeats} WRITE")
             yield
             cursor.execute("UNLOCK TABLES")
 
     @contextmanager
-    def leave_out(self, connect: Connect, table: str) -> Iterator[None]:
+    def leave_out(self, connect: ConnectClient, table: str) -> Iterator[None]:
         """Let a filter of the connector drop all records of *table*."""
-        config = connect.config(CONNECTOR)
+        connector = self.names.prefix
+        config = connect.config(connector)
         connect.register(
-            CONNECTOR,
+            connector,
             {
                 **config,
                 "transforms": "drop",
@@ -139,15 +137,50 @@ class MySQLSource:
                 "transforms.drop.predicate": "harmed",
                 "predicates": "harmed",
                 "predicates.harmed.type": MATCHES,
-                "predicates.harmed.pattern": f"{PREFIX}.{table}".replace(".", "[.]"),
+                "predicates.harmed.pattern": self.names.topic(table).replace(".", "[.]"),
             },
         )
         try:
             yield
         finally:
-            connect.register(CONNECTOR, config)
+            connect.register(connector, config)
 
-    def rows_read(self) -> int:
-        """Rows that statements of the service have examined."""
-        ((rows,),) = self.execute(ROWS_READ)
+    def rows_read(self) -> int | None:
+        """Rows that statements of the service's user have examined; None if that is not shown."""
+        try:
+            ((rows,),) = self.execute(ROWS_READ.format(user=self.reader))
+        except pymysql.Error:
+            return None
         return int(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLSource(MySQLTables):
+    """The databases of the drill and of the shop on a server of its own."""
+
+    mysql: MySQL
+
+    @property
+    def shop(self) -> Address:
+        """Where the demo's shop is."""
+        return Address(self.mysql.host, self.mysql.port)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The demo's own fit."""
+        return {}
+
+    def set_environment(self, environment: Mapping[str, str]) -> None:
+        """Give the server *environment* from its next start on."""
+        self.mysql.daemon.environment = environment
+
+    def prepare(self) -> None:
+        """Create the database; an old one is dropped."""
+        database = self.names.schema
+        self.execute(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}")
+
+    def connector(self, bootstrap: str) -> Mapping[str, str]:
+        """It reads the drill, the shop and the heartbeats."""
+        names = self.names
+        databases = [*DATABASES, names.schema, names.heartbeats.partition(".")[0]]
+        return mysql_connector(self.mysql, bootstrap, prefix=names.prefix, databases=databases)

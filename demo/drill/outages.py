@@ -13,15 +13,14 @@ from typing import Protocol
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from demo.clocks import LIBRARY, set_service_clock
+from demo.clocks import set_service_clock
+from demo.connect import Connect
 from demo.disks import SmallDisk
 from demo.drill.faults import COLLECTED, Site
-from demo.drill.tables import DATABASE, PREFIX
 from demo.processes import wait_until
 from pipeline.errors import ConfigError
 
-LOST = f"{DATABASE}.topic_00"
-"""The table whose topic is deleted; no other fault is of it."""
+NOT_OURS = "these servers are not the drill's own, and it stops none and sets no clock of theirs"
 HOUR = 3600.0
 SHRUNK = timedelta(minutes=2)
 ROOM = "8g"
@@ -139,14 +138,21 @@ class DeadCollector(_Outage):
 
     name: str = "dead collector"
 
+    def trouble(self, site: Site) -> str:
+        """It is not the drill's own."""
+        return "" if isinstance(site.servers.connect, Connect) else NOT_OURS
+
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
         """Kill it, and start it at the end."""
-        site.servers.connect.kill()
+        connect = site.servers.connect
+        if not isinstance(connect, Connect):
+            raise ConfigError(NOT_OURS)
+        connect.kill()
         try:
             yield
         finally:
-            site.servers.connect.start()
+            connect.start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +177,8 @@ class WrongSourceClock(_Outage):
     by: float = HOUR
 
     def trouble(self, site: Site) -> str:
-        """The library is not installed."""
-        return "" if site.source_clock else f"{LIBRARY} is not installed (package libfaketime)"
+        """It cannot be set."""
+        return "" if site.source_clock else site.clock_trouble
 
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
@@ -261,11 +267,11 @@ class LostTopic(_Outage):
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
         """Delete it; it has no records but those of changes from now on."""
-        topic = f"{PREFIX}.{LOST}"
+        topic = site.source.names.topic(site.source.names.lost)
         with closing(KafkaAdminClient(bootstrap_servers=site.servers.kafka.bootstrap)) as admin:
             admin.delete_topics([topic])
             wait_until(lambda: topic not in admin.list_topics(), COLLECTED, f"end of {topic}")
-            admin.create_topics([NewTopic(topic, 1, 1)])
+            admin.create_topics([NewTopic(topic, 1, -1)])
         yield
 
 

@@ -9,16 +9,17 @@ which Sluice notices. Measured with pgoutput of Postgres 15.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from demo.connect import Connect
+from demo.connect import ConnectClient
 from demo.debezium import postgres_connector
-from demo.drill.tables import CONNECTOR, DATABASE, HEARTBEATS, PREFIX, ROWS, Column, spell_columns
-from demo.postgres import PUBLICATION, Postgres
+from demo.drill.tables import DEMO, ROWS, Column, Names, spell_columns
+from demo.postgres import Postgres
 from demo.shop.postgres import PostgresAddress
 from demo.shop.schema import DATABASES
 
-STATE = f"{DATABASE}.state"
+DATABASE = "drill"
+STATE = f"{DEMO.schema}.state"
 COMPARED = (
     Column("small", "SMALLINT NOT NULL", "n % 30000", "small + 1"),
     Column("quantity", "INT NOT NULL", "n", "quantity + 1"),
@@ -64,33 +65,118 @@ UNCOMPARED = (
     Column("marks", "TEXT[] NULL", "ARRAY['fraud']", "ARRAY['fraud', 'manual']"),
     Column("span", "INTERVAL NULL", "n * INTERVAL '1 second'", "span + INTERVAL '1 second'"),
 )
-SLOT = CONNECTOR
 OPERATIONS = "insert, update, delete, truncate"
-_ALTER = f"ALTER PUBLICATION {PUBLICATION}"
 ROWS_READ = """
     SELECT COALESCE(SUM(seq_tup_read + COALESCE(idx_tup_fetch, 0)), 0)::bigint
     FROM pg_stat_user_tables
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresSource:
-    """One database with the schemas of the drill and of the shop."""
+class PostgresServer(Protocol):
+    """A server that the drill may log in to."""
 
-    postgres: Postgres
+    def connect(self, database: str = ..., /) -> Any:
+        """Open a connection in autocommit."""
+        ...
+
+    def execute(self, *statements: str, database: str = ...) -> list[tuple[Any, ...]]:
+        """Run *statements* in one session; the rows of the last one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTables:
+    """The tables of the drill in a schema of one database, and how they are harmed."""
+
+    postgres: PostgresServer
+    names: Names = DEMO
+    database: str = DATABASE
     compared: Sequence[Column] = COMPARED
     uncompared: Sequence[Column] = UNCOMPARED
     wide: tuple[str, ...] = ()
 
+    def create_schemas(self) -> None:
+        """Create those of the drill and of the heartbeats, and the table of heartbeats."""
+        heartbeats = self.names.heartbeats
+        self.execute(
+            f"CREATE SCHEMA {heartbeats.partition('.')[0]}",
+            f"CREATE TABLE {heartbeats} (source VARCHAR(64) PRIMARY KEY,"
+            " n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL) WITH (fillfactor = 10)",
+            f"CREATE SCHEMA {self.names.schema}",
+            f"CREATE TYPE {STATE} AS ENUM ('new', 'paid', 'sent')",
+        )
+
+    def fill_tables(self, names: Sequence[str]) -> str:
+        """Create and fill them; what a publication lists for them and the heartbeats."""
+        declared, fill = spell_columns((*self.compared, *self.uncompared))
+        for name in names:
+            self.execute(
+                f"CREATE TABLE {name} (id BIGINT NOT NULL PRIMARY KEY, {declared})",
+                f"INSERT INTO {name} SELECT 2 * n, {fill} FROM generate_series(1, {ROWS}) AS n",
+            )
+        return f"TABLE {', '.join((self.names.heartbeats, *names))}"
+
+    def connect(self) -> Any:
+        """Open a connection to the database."""
+        return self.postgres.connect(self.database)
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run *statements* as the user who harms."""
+        return self.postgres.execute(*statements, database=self.database)
+
+    def execute_hidden(self, table: str, *statements: str) -> None:
+        """Run them in one transaction, while the publication has no operations."""
+        nothing, everything = (f"{self._alter} SET (publish = '{one}')" for one in ("", OPERATIONS))
+        self.execute("BEGIN", nothing, *statements, everything, "COMMIT")
+
+    def date_changes(self, seconds: float) -> Sequence[str]:
+        """A session cannot."""
+        return ()
+
+    @contextmanager
+    def lock_heartbeats(self) -> Iterator[None]:
+        """Lock their table against writers."""
+        with self.connect() as link, link.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(f"LOCK TABLE {self.names.heartbeats} IN EXCLUSIVE MODE")
+            yield
+            cursor.execute("ROLLBACK")
+
+    @contextmanager
+    def leave_out(self, connect: ConnectClient, table: str) -> Iterator[None]:
+        """Take *table* out of the publication, and put it in again."""
+        self.execute(f"{self._alter} DROP TABLE {table}")
+        try:
+            yield
+        finally:
+            self.execute(f"{self._alter} ADD TABLE {table}")
+
+    def rows_read(self) -> int | None:
+        """Rows that anyone has read: the server does not count users apart."""
+        ((rows,),) = self.execute(ROWS_READ)
+        return int(rows)
+
+    @property
+    def _alter(self) -> str:
+        return f"ALTER PUBLICATION {self.names.publication}"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSource(PostgresTables):
+    """A database of a server of its own, with the schemas of the drill and of the shop."""
+
+    postgres: Postgres
+
     @property
     def shop(self) -> PostgresAddress:
         """Where the demo's shop is."""
-        return PostgresAddress(self.postgres.host, self.postgres.port, DATABASE)
+        return PostgresAddress(self.postgres.host, self.postgres.port, self.database)
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Its kind, and where it is."""
-        options = {"database": DATABASE, "publication": PUBLICATION, "slot": SLOT}
+        names = {"publication": self.names.publication, "slot": self.names.prefix}
+        options = {"database": self.database, **names}
         return {"kind": "postgres", "port": self.postgres.port, "options": options}
 
     def set_environment(self, environment: Mapping[str, str]) -> None:
@@ -99,71 +185,19 @@ class PostgresSource:
 
     def prepare(self) -> None:
         """Create the database, and the table of heartbeats as the guide says."""
-        self.postgres.execute(f"CREATE DATABASE {DATABASE}")
-        schema = HEARTBEATS.partition(".")[0]
+        self.postgres.execute(f"CREATE DATABASE {self.database}")
+        self.create_schemas()
+        heartbeats = self.names.heartbeats
         self.execute(
-            f"CREATE SCHEMA {schema}",
-            f"CREATE TABLE {HEARTBEATS} (source VARCHAR(64) PRIMARY KEY,"
-            " n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL) WITH (fillfactor = 10)",
-            f"GRANT USAGE ON SCHEMA {schema} TO sluice",
-            f"GRANT SELECT, INSERT, UPDATE ON {HEARTBEATS} TO sluice",
-            f"CREATE SCHEMA {DATABASE}",
-            f"CREATE TYPE {STATE} AS ENUM ('new', 'paid', 'sent')",
+            f"GRANT USAGE ON SCHEMA {heartbeats.partition('.')[0]} TO sluice",
+            f"GRANT SELECT, INSERT, UPDATE ON {heartbeats} TO sluice",
         )
 
     def create_tables(self, names: Sequence[str]) -> None:
         """Create and fill them, and publish them one by one, beside the schemas of the shop."""
-        declared, fill = spell_columns((*self.compared, *self.uncompared))
-        for name in names:
-            self.execute(
-                f"CREATE TABLE {name} (id BIGINT NOT NULL PRIMARY KEY, {declared})",
-                f"INSERT INTO {name} SELECT 2 * n, {fill} FROM generate_series(1, {ROWS}) AS n",
-            )
-        schemas, tables = ", ".join(DATABASES), ", ".join((HEARTBEATS, *names))
-        self.execute(
-            f"CREATE PUBLICATION {PUBLICATION} FOR TABLES IN SCHEMA {schemas}, TABLE {tables}"
-        )
-
-    def connect(self) -> Any:
-        """Open a connection to the database."""
-        return self.postgres.connect(DATABASE)
-
-    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run *statements* as postgres."""
-        return self.postgres.execute(*statements, database=DATABASE)
-
-    def execute_hidden(self, table: str, *statements: str) -> None:
-        """Run them in one transaction, while the publication has no operations."""
-        nothing, everything = (f"{_ALTER} SET (publish = '{one}')" for one in ("", OPERATIONS))
-        self.execute("BEGIN", nothing, *statements, everything, "COMMIT")
-
-    def date_changes(self, seconds: float) -> Sequence[str]:
-        """A session cannot."""
-        return ()
+        published = f"TABLES IN SCHEMA {', '.join(DATABASES)}, {self.fill_tables(names)}"
+        self.execute(f"CREATE PUBLICATION {self.names.publication} FOR {published}")
 
     def connector(self, bootstrap: str) -> Mapping[str, str]:
         """It reads all that is published."""
-        return postgres_connector(self.postgres, DATABASE, prefix=PREFIX)
-
-    @contextmanager
-    def lock_heartbeats(self) -> Iterator[None]:
-        """Lock their table against writers."""
-        with self.connect() as link, link.cursor() as cursor:
-            cursor.execute("BEGIN")
-            cursor.execute(f"LOCK TABLE {HEARTBEATS} IN EXCLUSIVE MODE")
-            yield
-            cursor.execute("ROLLBACK")
-
-    @contextmanager
-    def leave_out(self, connect: Connect, table: str) -> Iterator[None]:
-        """Take *table* out of the publication, and put it in again."""
-        self.execute(f"{_ALTER} DROP TABLE {table}")
-        try:
-            yield
-        finally:
-            self.execute(f"{_ALTER} ADD TABLE {table}")
-
-    def rows_read(self) -> int:
-        """Rows that anyone has read: the server does not count users apart."""
-        ((rows,),) = self.execute(ROWS_READ)
-        return int(rows)
+        return postgres_connector(self.postgres, self.database, prefix=self.names.prefix)

@@ -1,6 +1,7 @@
 """`python -m demo drill`: put faults into a running pipeline, and write down what found them.
 
-It has servers, a source, topics and a lake of its own in one folder, and stops them at its end.
+It has servers, a source, topics and a lake of its own in one folder, and stops them at its end. On
+servers of the user it makes a database, a connector and topics, and removes them at its end.
 Its status is 1 if the results fall short of the aim: see `DrillResult.shortfalls`.
 """
 
@@ -17,19 +18,29 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 import yaml
 
 from demo import machine, unpack
 from demo.beside import beside
-from demo.clocks import ServerClock, find_library, set_service_clock
+from demo.clocks import LIBRARY, ServerClock, find_library, set_service_clock
+from demo.connect import RemoteConnect
 from demo.disks import end_mounts, mount_trouble, small_disks
+from demo.drill.external import (
+    NOTES,
+    Cleanup,
+    ExternalServers,
+    RemoteKafka,
+    ServerAddresses,
+    read_addresses,
+)
+from demo.drill.external_databases import open_database
 from demo.drill.faults import (
     DROPPED_KIND,
     HARMLESS_KINDS,
     LARGE_KINDS,
-    MARKER,
     MIRROR_KINDS,
     ROW_KINDS,
     UNCOMPARED_KIND,
@@ -40,7 +51,7 @@ from demo.drill.faults import (
     read_payload,
 )
 from demo.drill.mysql_source import MySQLSource
-from demo.drill.outages import LOST, OUTAGES, ROOM, Outage, OutageScore
+from demo.drill.outages import NOT_OURS, OUTAGES, ROOM, Outage, OutageScore
 from demo.drill.postgres_source import PostgresSource
 from demo.drill.score import (
     ALARMS,
@@ -55,15 +66,16 @@ from demo.drill.score import (
 )
 from demo.drill.simple_checks import TableState, changed_keys, recall
 from demo.drill.tables import (
-    CONNECTOR,
-    DATABASE,
     TEMPLATE,
+    DrillServers,
     DrillSource,
+    Names,
     OrdinaryChanges,
     harmed_ids,
 )
 from demo.ports import free_ports
 from demo.processes import wait_until
+from demo.run import unwind_on_signals
 from demo.servers import PostgresServers, Servers
 from demo.shop.workload import Ledger, Shop, Workload
 from demo.story.screen import Screen
@@ -75,11 +87,12 @@ from pipeline.spark import jars
 HOME = jars.ROOT / "build" / "drill"
 STATES = ("pending", "firing", "recovering", "resolved")
 """A pending incident counts: it is listed and closes the gate, and its notification waits."""
-PATIENCE = timedelta(minutes=5)
+PATIENCE = timedelta(minutes=10)
 POSTGRES = "15"
 FEW, LARGE_TABLES = 20, len(LARGE_KINDS)
 OF_OTHERS = 12
 ANSWERS = 20
+PEM = click.Path(exists=True, dir_okay=False, resolve_path=True)
 COMPARE = timedelta(minutes=3)
 
 
@@ -89,6 +102,7 @@ class DrillPlan:
 
     As many faults as fit are spread over ``tables`` small tables, at most 20 in each, so that an
     incident can list all of them; above that a fifth of them is, and the others are in large ones.
+    ``external`` are servers of the user; None: the drill starts its own.
     """
 
     faults: int = 1000
@@ -100,10 +114,12 @@ class DrillPlan:
     tables: int = 10
     outage: timedelta = timedelta(minutes=5)
     source: str = "mysql"
+    compares: bool = True
+    external: ServerAddresses | None = None
 
-    def rows_by_table(self) -> dict[str, int]:
+    def rows_by_table(self, names: Names) -> dict[str, int]:
         """How many rows of each table are harmed by the kinds that share a table."""
-        few, large = table_names("few", self.tables), table_names("large", LARGE_TABLES)
+        few, large = names.tables("few", self.tables), names.tables("large", LARGE_TABLES)
         if self.faults <= FEW * self.tables:
             each, more = divmod(self.faults, self.tables)
             return {name: each + (number < more) for number, name in enumerate(few)}
@@ -126,11 +142,6 @@ def choose_outages(names: Sequence[str]) -> tuple[Outage, ...]:
             msg = f"no outage has {name!r} in its name; known: {known}"
             raise ConfigError(msg)
     return tuple(o for o in OUTAGES if not names or any(name in o.name for name in names))
-
-
-def table_names(kind: str, count: int) -> tuple[str, ...]:
-    """Names of *count* tables of the drill."""
-    return tuple(f"{DATABASE}.{kind}_{number:02}" for number in range(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +168,10 @@ class Drill:
     plan: DrillPlan
     screen: Screen
     ends: ExitStack
-    servers: Servers | PostgresServers = field(init=False)
+    servers: DrillServers = field(init=False)
     source: DrillSource = field(init=False)
     service: Service = field(init=False)
-    workload: Workload = field(init=False)
+    workload: Workload | None = field(init=False)
     site: Site = field(init=False)
     _began: float = field(default_factory=time.monotonic)
     _known: dict[str, tuple[tuple[str | int, ...], Json]] = field(default_factory=dict)
@@ -172,14 +183,16 @@ class Drill:
         shutil.rmtree(self.home / "store", ignore_errors=True)
         set_service_clock(self.home, 0)
         ledger = Ledger(self.home / "ledger.jsonl")
-        where = self._create_servers()
-        self.workload = Workload(self.source.shop, ledger, rate=self.plan.rate)
+        where, shop = self._create_servers(), self.source.shop
+        self.workload = Workload(shop, ledger, rate=self.plan.rate) if shop else None
         (port,), program = free_ports(1), "demo.wrong_clock"
         self.service = Service(self.home, where, port, program, config=self._config())
         self.site = self._site()
 
     def _create_servers(self) -> Mapping[str, str]:
         """Name servers and source; where they are, as the demo's config asks the environment."""
+        if self.plan.external is not None:
+            return self._take_servers(self.plan.external)
         if self.plan.source == "postgres":
             servers = PostgresServers.create(self.home, POSTGRES)
             self.servers, self.source = servers, PostgresSource(servers.postgres)
@@ -191,6 +204,22 @@ class Drill:
         started = Servers.create(self.home)
         self.servers, self.source = started, MySQLSource(started.mysql)
         return whereabouts(started)
+
+    def _take_servers(self, at: ServerAddresses) -> Mapping[str, str]:
+        """The same for servers of the user; lake and store go at the end, too."""
+        database = open_database(at)
+        kafka, connect = RemoteKafka(at.kafka), RemoteConnect(at.connect)
+        cleanup = Cleanup(self.home / NOTES, self.screen.say)
+        self.servers = ExternalServers(at, database, kafka, connect, cleanup)
+        self.source = database.source()
+        for name in ("lake", "store"):
+            self.ends.callback(shutil.rmtree, self.home / name, ignore_errors=True)
+        return {
+            "DEMO_KAFKA": at.kafka,
+            "DEMO_CONNECT": at.connect,
+            "DEMO_MYSQL_PORT": str(at.port),
+            "DEMO_MYSQL_PASSWORD": at.password,
+        }
 
     @property
     def now(self) -> float:
@@ -219,10 +248,11 @@ class Drill:
             book = IncidentBook(faults, self.source.wide, before)
             self._watch(book, self.plan.wait if faults else timedelta())
             read, watched = self.source.rows_read(), self.now - began
-            changes = writer.changes + self.workload.tally["changes"]
-            asked = self._asked() if faults else ()
+            changes = writer.changes + (self.workload.tally["changes"] if self.workload else 0)
+            asked = self._asked() if faults and self.plan.compares else ()
             compared = compared_rows(map(self._compare, asked))
-        self.workload.stop()
+        if self.workload:
+            self.workload.stop()
         states = self._states({fault.table for fault in book.faults})
         kinds = dict.fromkeys(fault.kind for fault in book.faults)
         return DrillResult(
@@ -243,26 +273,41 @@ class Drill:
             calm_seconds=calm,
             watched_seconds=watched,
             changes=changes,
-            rows_read_calm=read_calm - read_at_first,
-            rows_read_watched=read - read_before,
+            rows_read_calm=_difference(read_at_first, read_calm),
+            rows_read_watched=_difference(read_before, read),
             outages=outages,
+            servers=self._describe_servers(),
         )
+
+    def _describe_servers(self) -> tuple[str, ...]:
+        if isinstance(self.servers, ExternalServers):
+            return self.servers.describe()
+        database = {"mysql": "MySQL", "postgres": f"Postgres {POSTGRES}"}[self.plan.source]
+        return (f"{database}, Kafka and Connect that the drill started on this machine",)
+
+    @property
+    def _names(self) -> Names:
+        return self.source.names
+
+    @property
+    def _rows_by_table(self) -> dict[str, int]:
+        return self.plan.rows_by_table(self._names)
 
     @property
     def _moving(self) -> tuple[str, ...]:
         """Tables with ordinary changes."""
-        return (*self.plan.rows_by_table(), *table_names("uncompared", 1))
+        return (*self._rows_by_table, self._names.table("uncompared"))
 
     @property
     def _resting(self) -> tuple[str, ...]:
         """Tables without ordinary changes: what they hold is the drill's doing alone."""
         mirrors, repeated = len(MIRROR_KINDS), len(HARMLESS_KINDS)
         return (
-            *table_names("mirror", mirrors),
-            *table_names("repeated", repeated),
-            *table_names("dropped", 1),
-            MARKER,
-            LOST,
+            *self._names.tables("mirror", mirrors),
+            *self._names.tables("repeated", repeated),
+            self._names.table("dropped"),
+            self._names.marker,
+            self._names.lost,
         )
 
     def _site(self) -> Site:
@@ -270,7 +315,10 @@ class Drill:
         if not self.plan.outages:
             return Site(self.servers, self.source, self.home, self.service.lake)
         clock, trouble = None, mount_trouble(self.home)
-        if (library := find_library()) is not None:
+        clock_trouble = f"{LIBRARY} is not installed (package libfaketime)"
+        if self.plan.external is not None:
+            clock_trouble = NOT_OURS
+        elif (library := find_library()) is not None:
             place = Path(self.ends.enter_context(TemporaryDirectory(prefix="sluice-clock-")))
             place.chmod(0o755)  # Postgres runs as another user
             clock = ServerClock(place / "clock", library)
@@ -278,24 +326,30 @@ class Drill:
             self.source.set_environment(clock.environment)
         if not trouble:
             self.ends.enter_context(small_disks(self.home, ROOM))
-        return Site(self.servers, self.source, self.home, self.service.lake, clock, trouble)
+        where = (self.home, self.service.lake)
+        return Site(self.servers, self.source, *where, clock, clock_trouble, trouble)
 
     def _open(self) -> None:
         """Start servers, shop and service; returns when all tables are ready and were compared."""
         self.ends.callback(self.servers.stop)
-        unpack.prepare(self.screen.say)
+        if self.plan.external is None:
+            unpack.prepare(self.screen.say)
         self.servers.start(self.screen.say)
         self.source.prepare()
-        Shop(self.source.shop).create()
+        if self.source.shop:
+            Shop(self.source.shop).create()
         self.source.create_tables((*self._moving, *self._resting))
-        self.workload.fill(400)
-        config = self.source.connector(self.servers.kafka.bootstrap)
-        self.servers.connect.register(CONNECTOR, config)
+        if self.workload:
+            self.workload.fill(400)
+        seen = self.plan.external.kafka_seen if self.plan.external else ""
+        config = self.source.connector(seen or self.servers.kafka.bootstrap)
+        self.servers.connect.register(self._names.prefix, config)
         self.ends.callback(self.service.stop)
         self.service.start()
         self.screen.say(f"status page: {self.service.url}/", "bold green")
-        self.workload.start()
-        self.ends.callback(self.workload.stop)
+        if self.workload:
+            self.workload.start()
+            self.ends.callback(self.workload.stop)
         wait_until(self._all_compared, PATIENCE, "first comparison of every table")
         self._await_ready()
         self.screen.say(f"{len(self._moving + self._resting)} tables are ready and compared")
@@ -339,7 +393,7 @@ class Drill:
         ended, again, wrong = self.now, None, 0
         if outage.heals:
             self._await_ready()
-            again, wrong = self.now - ended, len(self._wrong_rows([LOST]))
+            again, wrong = self.now - ended, len(self._wrong_rows([self._names.lost]))
             self.screen.say(f"  all tables are ready again after {again:.0f} s")
         return replace(
             score,
@@ -354,20 +408,21 @@ class Drill:
 
     def _change(self, outage: Outage) -> CutChange:
         """Change a row as *outage* wants it, and then take the time for a cut."""
-        add = f"UPDATE {LOST} SET quantity = quantity + 1 WHERE id = {TEMPLATE}"
-        ask = f"SELECT quantity FROM {LOST} WHERE id = {TEMPLATE}"
+        table = self._names.lost
+        add = f"UPDATE {table} SET quantity = quantity + 1 WHERE id = {TEMPLATE}"
+        ask = f"SELECT quantity FROM {table} WHERE id = {TEMPLATE}"
         ((quantity,),) = self.source.execute(*outage.session(self.site), add, ask)
         return CutChange(datetime.now(UTC).isoformat(), int(quantity))
 
     def _try_gate(self, change: CutChange) -> GateTry:
         """Ask for the cut of *change*; if it is READY, look whether the mirror has the change."""
         try:
-            ready = self.service.gate([LOST], change.cut).open
+            ready = self.service.gate([self._names.lost], change.cut).open
         except UnreachableError:
             ready = False
         if not ready:
             return GateTry(ready=False, whole=True)
-        newest = dict(self.site.mirrored_rows(LOST))[TEMPLATE]
+        newest = dict(self.site.mirrored_rows(self._names.lost))[TEMPLATE]
         return GateTry(ready=True, whole=newest >= change.quantity)
 
     def _incidents(self) -> list[Json]:
@@ -380,24 +435,23 @@ class Drill:
     def _harm(self) -> list[Fault]:
         """Put all faults, table by table."""
         found = list[Fault]()
-        of_large = dict(zip(table_names("large", LARGE_TABLES), LARGE_KINDS, strict=True))
-        for table, count in self.plan.rows_by_table().items():
+        of_large = dict(zip(self._names.tables("large", LARGE_TABLES), LARGE_KINDS, strict=True))
+        for table, count in self._rows_by_table.items():
             ids, kinds = harmed_ids(count), of_large.get(table, ROW_KINDS)
             for number, kind in enumerate(kinds):
                 found += self._inject(kind, table, ids[number :: len(kinds)])
-        (table,) = table_names("uncompared", 1)
-        found += self._inject(UNCOMPARED_KIND, table, harmed_ids(FEW))
-        mirrors = table_names("mirror", len(MIRROR_KINDS))
+        uncompared, dropped = self._names.table("uncompared"), self._names.table("dropped")
+        found += self._inject(UNCOMPARED_KIND, uncompared, harmed_ids(FEW))
+        mirrors = self._names.tables("mirror", len(MIRROR_KINDS))
         for table, kind in zip(mirrors, MIRROR_KINDS, strict=True):
             found += self._inject(kind, table, harmed_ids(OF_OTHERS))
-        (table,) = table_names("dropped", 1)
-        found += self._inject(DROPPED_KIND, table, harmed_ids(OF_OTHERS))
+        found += self._inject(DROPPED_KIND, dropped, harmed_ids(OF_OTHERS))
         self.screen.say(f"{len(found)} rows harmed", "red")
         return found
 
     def _repeat(self) -> list[Fault]:
         """Do what must change no mirror."""
-        tables = table_names("repeated", len(HARMLESS_KINDS))
+        tables = self._names.tables("repeated", len(HARMLESS_KINDS))
         return [
             fault
             for table, kind in zip(tables, HARMLESS_KINDS, strict=True)
@@ -424,7 +478,7 @@ class Drill:
             now = self.now
             book.note_tables(now, map(self._progress, self.service.tables()))
             book.note(now, map(self._whole, self.service.incidents(*STATES)))
-            if not self.workload.running:
+            if self.workload and not self.workload.running:
                 self.workload.stop()  # raises what a writer could not bear
             if book.faults and self.now - said > 10:
                 said = self.now
@@ -458,8 +512,8 @@ class Drill:
 
         They are one with most faults, and those with a foreign commit, whose incident names no row.
         """
-        rows = self.plan.rows_by_table()
-        return (max(rows, key=rows.__getitem__), *table_names("mirror", len(MIRROR_KINDS)))
+        rows, mirrors = self._rows_by_table, self._names.tables("mirror", len(MIRROR_KINDS))
+        return (max(rows, key=rows.__getitem__), *mirrors)
 
     def _compare(self, table: str) -> Json:
         """The report of `sluice compare` about *table*; one without rows if it comes too late.
@@ -533,7 +587,12 @@ class Drill:
         if not self.plan.short_paces:
             config["schedule"] = {}
             config["probes"] = {"values": {"newest": 1, "rotating": 2}}
-        config["sources"][0] |= self.source.settings
+        if self.plan.external is not None:  # there is no shop
+            config["tables"] = []
+            config.pop("alerts")
+            config["probes"].pop("expectations", None)
+        source = {**config["sources"][0], **self.source.settings}
+        config["sources"][0] = {name: value for name, value in source.items() if value is not None}
         path = self.home / "sluice.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
         return path
@@ -542,6 +601,10 @@ class Drill:
 def _words(incident: Json) -> str:
     """All that an incident says in words."""
     return " ".join((incident["about"], incident["check"] or "", incident["reason"]))
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
 
 
 def _described(incidents: Mapping[str, Json]) -> tuple[str, ...]:
@@ -575,6 +638,19 @@ def _number(
 @click.option("--outages/--no-outages", default=True, help="Let parts of the pipeline fail first.")
 @click.option("--outage", "chosen", multiple=True, help="Only outages with this in their name.")
 @click.option("--short-paces", is_flag=True, help="Run the checks every few seconds.")
+@click.option("--compare/--no-compare", default=True, help="Run sluice compare at the end.")
+@click.option("--mysql", metavar="HOST:PORT", help="Your own MySQL; else one is started.")
+@click.option("--postgres", metavar="HOST:PORT", help="Your own Postgres, likewise.")
+@click.option("--user", help="The drill's user there.")
+@click.option("--password-env", metavar="VARIABLE", help="Where that user's password is.")
+@click.option("--kafka", metavar="HOST:PORT", help="Your own Kafka; commas between brokers.")
+@click.option("--connect", metavar="URL", envvar="DRILL_CONNECT", help="Your own Kafka Connect.")
+@click.option("--name", help="Of what is made on your servers; by default a random one.")
+@click.option("--connector-password", help="In the connector's config, such as a ${file:...}.")
+@click.option("--database-seen", metavar="HOST:PORT", help="The database's address for Connect.")
+@click.option("--kafka-seen", metavar="HOST:PORT", help="Kafka's address for Connect.")
+@click.option("--tls/--no-tls", default=None, help="Whether the database must speak TLS.")
+@click.option("--ca", type=PEM, help="PEM file of the database's authority.")
 def drill(
     *,
     home: Path,
@@ -587,9 +663,12 @@ def drill(
     outages: bool,
     chosen: tuple[str, ...],
     short_paces: bool,
+    compare: bool,
+    **own: Any,
 ) -> None:
     """Harm rows of a running pipeline, and write what found them, and how soon."""
-    machine.require(home)
+    external = read_addresses(own, os.environ)
+    machine.require(home, servers=external is None)
     home = home.resolve()
     home.mkdir(parents=True, exist_ok=True)
     plan = DrillPlan(
@@ -600,8 +679,11 @@ def drill(
         short_paces,
         choose_outages(chosen) if outages else (),
         tables,
-        source=kind,
+        source=external.kind if external else kind,
+        compares=compare,
+        external=external,
     )
+    unwind_on_signals()
     with ExitStack() as ends, Screen() as screen:
         ends.callback(screen.say, "stopped; nothing is left running")
         result = Drill(home, plan, screen, ends).run()

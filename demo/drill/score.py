@@ -295,7 +295,8 @@ def score_repeated(repeated: Sequence[Fault], wrong: Collection[Row]) -> tuple[R
 class DrillResult:
     """One drill: the score of each kind, false alarms, and rows that the service read.
 
-    ``calm_seconds`` is how long ordinary changes ran before the first fault.
+    ``calm_seconds`` is how long ordinary changes ran before the first fault. Rows that were read
+    are None where the server does not count them. ``servers`` says which were used.
     """
 
     scores: tuple[KindScore, ...]
@@ -306,9 +307,10 @@ class DrillResult:
     calm_seconds: float
     watched_seconds: float
     changes: int
-    rows_read_calm: int
-    rows_read_watched: int
+    rows_read_calm: int | None
+    rows_read_watched: int | None
     outages: tuple[OutageScore, ...] = ()
+    servers: tuple[str, ...] = ()
 
     def shortfalls(self, left_out: str) -> tuple[str, ...]:
         """What falls short of the aim; nothing is expected of the kind *left_out*.
@@ -389,17 +391,25 @@ class DrillResult:
             if each.left_out:
                 cells = ["-", f"left out: {each.left_out}", *["-"] * 3]
             lines.append(_line((each.outage, *cells)))
-        per_second = self.rows_read_watched / max(self.watched_seconds, 1)
         lines += [
             "",
+            *([f"* Servers: {'; '.join(self.servers)}."] if self.servers else ()),
             *(f"* About the whole source: {one}" for one in self.wide_incidents),
             f"* False alarms: {len(self.false_alarms)} in {self.calm_seconds:.0f} s without and"
             f" {self.watched_seconds:.0f} s with faults, beside {self.changes:,} row changes.",
-            f"* Rows that the service read at the source with faults: {self.rows_read_watched:,},"
-            f" {per_second:,.0f} a second; before them"
-            f" {self.rows_read_calm / max(self.calm_seconds, 1):,.0f} a second.",
+            *self._describe_reads(),
         ]
         return "\n".join(lines) + "\n"
+
+    def _describe_reads(self) -> Iterator[str]:
+        calm, watched = self.rows_read_calm, self.rows_read_watched
+        if calm is None or watched is None:
+            return
+        yield (
+            f"* Rows that the service read at the source with faults: {watched:,},"
+            f" {watched / max(self.watched_seconds, 1):,.0f} a second; before them"
+            f" {calm / max(self.calm_seconds, 1):,.0f} a second."
+        )
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -7,22 +7,59 @@ later change never repairs a fault.
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from demo.connect import Connect
+from demo.connect import ConnectClient
 from demo.shop.server import ShopServer
 
-DATABASE = "drill"
-"""Of MySQL a database, of Postgres a database and a schema in it."""
-HEARTBEATS = "sluice.heartbeat"
-CONNECTOR = PREFIX = "shop"
 ROWS = 1_200
 """Rows of a table at first."""
 TEMPLATE = 2
 """The id of a row that is never harmed: lost rows are copies of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the drill's own things are called on the servers, and the source in incidents.
+
+    ``schema`` is what stands before the dot in a table's name: a database of MySQL, a schema of
+    Postgres. ``prefix`` is that of the topics, and the name of the connector and its slot.
+    """
+
+    schema: str = "drill"
+    source: str = "shop"
+    prefix: str = "shop"
+    heartbeats: str = "sluice.heartbeat"
+    publication: str = "sluice"
+
+    @property
+    def marker(self) -> str:
+        """A table without faults: once a change of it is sent, those before it were collected."""
+        return self.table("marker")
+
+    @property
+    def lost(self) -> str:
+        """The table whose topic is deleted; no other fault is of it."""
+        return self.table("topic")
+
+    def table(self, kind: str, number: int = 0) -> str:
+        """A table of the drill, as SQL names it."""
+        return f"{self.schema}.{kind}_{number:02}"
+
+    def tables(self, kind: str, count: int) -> tuple[str, ...]:
+        """The first *count* tables of that kind."""
+        return tuple(self.table(kind, number) for number in range(count))
+
+    def topic(self, table: str) -> str:
+        """The topic of *table*."""
+        return f"{self.prefix}.{table}"
+
+
+DEMO = Names()
+"""Those on servers of the drill's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +92,13 @@ class DrillSource(Protocol):
         ...
 
     @property
-    def shop(self) -> ShopServer:
-        """Where the demo's shop is."""
+    def names(self) -> Names:
+        """What its things are called."""
+        ...
+
+    @property
+    def shop(self) -> ShopServer | None:
+        """Where the demo's shop is; None without a shop."""
         ...
 
     @property
@@ -105,12 +147,46 @@ class DrillSource(Protocol):
         """No other session can write a heartbeat inside the block."""
         ...
 
-    def leave_out(self, connect: Connect, table: str) -> AbstractContextManager[None]:
+    def leave_out(self, connect: ConnectClient, table: str) -> AbstractContextManager[None]:
         """No change of *table* is sent inside the block."""
         ...
 
-    def rows_read(self) -> int:
-        """Rows that were read so far: by the service, where the server counts that apart."""
+    def rows_read(self) -> int | None:
+        """Rows that were read so far: by the service, where the server counts that apart.
+
+        None if the server does not say.
+        """
+        ...
+
+
+class Brokers(Protocol):
+    """A Kafka."""
+
+    @property
+    def bootstrap(self) -> str:
+        """The address clients begin with."""
+        ...
+
+
+class DrillServers(Protocol):
+    """Kafka, Connect and the database of a drill."""
+
+    @property
+    def kafka(self) -> Brokers:
+        """Where the topics are."""
+        ...
+
+    @property
+    def connect(self) -> ConnectClient:
+        """Where the connector runs."""
+        ...
+
+    def start(self, say: Callable[[str], None] = ...) -> None:
+        """Return when all can be used; *say* gets a line for each."""
+        ...
+
+    def stop(self) -> None:
+        """Stop what was started, and remove what was made."""
         ...
 
 

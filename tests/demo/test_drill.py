@@ -23,7 +23,7 @@ from demo.drill.score import (
     score_repeated,
 )
 from demo.drill.simple_checks import SimpleRecall, TableState, changed_keys, recall
-from demo.drill.tables import Column, harmed_ids
+from demo.drill.tables import DEMO, Column, harmed_ids
 from pipeline.errors import ConfigError
 
 ORDERS = "drill.few_00"
@@ -189,6 +189,15 @@ def test_the_tables_say_how_an_outage_was_reported() -> None:
     assert "| dead collector | 5 | collector of shop: gone | 0 of 10 answers | 0 | 7 |" in text
     assert "| lost topic | - | nothing | 2 of 60 answers | 0 | - |" in text
     assert "| full disk | - | left out: must be superuser | - | - | - |" in text
+
+
+def test_the_report_says_which_servers_were_used_and_what_they_count() -> None:
+    own = DrillResult(
+        (), (), (), (), (), 30.0, 60.0, 9, None, 600, servers=("your MySQL at db-1:3306", "Kafka")
+    ).as_markdown()
+
+    assert "* Servers: your MySQL at db-1:3306; Kafka." in own
+    assert "Rows that the service read" not in own
 
 
 def test_lateness_is_no_alarm_about_data() -> None:
@@ -387,15 +396,15 @@ def test_harmed_rows_are_spread_and_never_those_of_ordinary_changes() -> None:
 
 
 def test_a_thousand_faults_are_spread_over_few_and_large_tables() -> None:
-    rows = DrillPlan(faults=1000).rows_by_table()
+    rows = DrillPlan(faults=1000).rows_by_table(DEMO)
 
     assert sum(rows.values()) == 1000
     assert sorted(set(rows.values())) == [20, 200]
 
 
 def test_fewer_faults_than_tables_harm_a_row_in_some() -> None:
-    assert sorted(DrillPlan(faults=5).rows_by_table().values()) == [0] * 5 + [1] * 5
-    assert sum(DrillPlan(faults=23).rows_by_table().values()) == 23
+    assert sorted(DrillPlan(faults=5).rows_by_table(DEMO).values()) == [0] * 5 + [1] * 5
+    assert sum(DrillPlan(faults=23).rows_by_table(DEMO).values()) == 23
 
 
 @pytest.mark.parametrize(
@@ -410,9 +419,9 @@ def test_a_drill_that_could_not_run_is_refused_at_once(option: str, tmp_path: Pa
 
 def test_the_most_faults_fit_into_the_tables_of_any_number() -> None:
     for tables in (1, 10, 99):
-        for count in DrillPlan(faults=2000, tables=tables).rows_by_table().values():
+        for count in DrillPlan(faults=2000, tables=tables).rows_by_table(DEMO).values():
             assert len(harmed_ids(count)) == count
 
 
 def test_a_few_faults_need_no_large_table() -> None:
-    assert DrillPlan(faults=40, tables=2).rows_by_table() == {ORDERS: 20, "drill.few_01": 20}
+    assert DrillPlan(faults=40, tables=2).rows_by_table(DEMO) == {ORDERS: 20, "drill.few_01": 20}

@@ -1,0 +1,403 @@
+"""What a drill on servers of the user decides: what it may use, and what it removes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from demo.connect import ConnectClient
+from demo.drill.external import (
+    Cleanup,
+    ExternalServers,
+    MadeThing,
+    RemoteKafka,
+    ServerAddresses,
+    own_topics,
+    parse_address,
+    read_addresses,
+)
+from demo.drill.external_databases import describe_rights, missing_rights, open_database
+from demo.drill.outages import NOT_OURS, OUTAGES
+from demo.drill.run import Drill, DrillPlan, drill
+from demo.drill.tables import DrillSource
+from demo.story.screen import Screen
+from monitor.config.file import load_config
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.sources.mysql.facts import parse_grant
+
+NAME = "sluice_drill_1"
+GIVEN = {
+    "mysql": "db-1:3306",
+    "user": "drill",
+    "password_env": "PW",
+    "kafka": "kafka-1:9092,kafka-2:9092",
+    "connect": "http://connect-1:8083",
+    "name": NAME,
+}
+
+
+def addresses(**given: Any) -> ServerAddresses:
+    """Those that the options name, with a password."""
+    found = read_addresses({**GIVEN, **given}, {"PW": "secret"})
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("db-1:3306", ("db-1", 3306), id="a host"),
+        pytest.param("10.0.0.1:3306", ("10.0.0.1", 3306), id="an address"),
+        pytest.param("[::1]:3306", ("::1", 3306), id="an IPv6 address"),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(text: str, expected: tuple[str, int]) -> None:
+    assert parse_address("--mysql", text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["db-1", "db-1:", ":3306", "db-1:x", "::1:3306", "a:1,b:2x", "a:65536"]
+)
+def test_another_text_is_refused_with_its_option(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--mysql: .* is not an address; write HOST:PORT"):
+        parse_address("--mysql", text)
+
+
+def test_without_an_option_the_drill_starts_its_own_servers() -> None:
+    assert read_addresses({"mysql": None, "tls": None, "kafka": None}, {}) is None
+
+
+def test_options_name_the_servers_and_the_password_is_shown_nowhere() -> None:
+    found = addresses(connect="http://me:hidden@connect-1:8083")
+
+    assert (found.kind, found.host, found.port, found.name) == ("mysql", "db-1", 3306, NAME)
+    assert (found.password, found.connector_password) == ("secret", "secret")
+    assert "secret" not in repr(found)
+    assert "hidden" not in repr(found)
+
+
+def test_names_that_are_not_given_are_random() -> None:
+    names = {addresses(name=None).name for _ in range(2)}
+
+    assert len(names) == 2
+    assert all(name.startswith("sluice_drill_") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        pytest.param({"mysql": None}, "missing: --mysql or --postgres; add", id="no database"),
+        pytest.param({"kafka": None, "user": ""}, "missing: --user, --kafka; add", id="others"),
+        pytest.param({"postgres": "db-2:5432"}, "name one server", id="two databases"),
+        pytest.param({"password_env": "NO"}, "NO is not set in the environment", id="no password"),
+        pytest.param({"name": "a-b"}, "--name: 'a-b' cannot be used", id="a name"),
+        pytest.param({"name": "x" * 41}, "cannot be used", id="a long name"),
+        pytest.param({"connect": "connect-1:8083"}, "--connect: 'connect-1:8083' is", id="no URL"),
+        pytest.param({"connect": "http://a:212321"}, "is not an address", id="no port"),
+        pytest.param({"database_seen": "db"}, "--database-seen: 'db' is not", id="seen"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        addresses(**given)
+
+
+def test_the_command_refuses_them_before_it_makes_a_folder(tmp_path: Path) -> None:
+    refused = CliRunner().invoke(drill, ["--kafka=a:1", f"--dir={tmp_path / 'home'}"])
+
+    assert isinstance(refused.exception, ConfigError)
+    assert not (tmp_path / "home").exists()
+
+
+def test_topics_of_the_connector_are_those_of_its_prefix_alone() -> None:
+    own = [
+        f"__debezium-heartbeat.{NAME}",
+        f"__schema-history.{NAME}",
+        NAME,
+        f"{NAME}.drill.few_00",
+        f"{NAME}.transaction",
+    ]
+    others = [f"{NAME}0", f"x{NAME}", f"x.{NAME}.t", f"__schema-history.{NAME}1", "orders"]
+
+    assert own_topics([*others, *reversed(own)], NAME) == own
+
+
+ALLOWED = (
+    r"GRANT ALL PRIVILEGES ON `sluice\_drill\_%`.* TO `drill`@`%`",
+    "GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `drill`@`%`",
+    "GRANT SESSION_VARIABLES_ADMIN ON *.* TO `drill`@`%`",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "own", "everywhere"),
+    [
+        pytest.param(ALLOWED, [], [], id="all"),
+        pytest.param(["GRANT ALL PRIVILEGES ON *.* TO `root`@`%`"], [], [], id="an administrator"),
+        pytest.param(ALLOWED[:2], [], ["SESSION_VARIABLES_ADMIN"], id="none to hide a change"),
+        pytest.param(
+            [*ALLOWED[:2], "GRANT SUPER ON *.* TO `drill`@`%`"], [], [], id="SUPER hides, too"
+        ),
+        pytest.param(
+            ["GRANT SELECT, CREATE, DROP, INSERT ON `other`.* TO `drill`@`%`", *ALLOWED[1:]],
+            ["CREATE", "DROP", "SELECT", "INSERT", "UPDATE", "DELETE", "LOCK TABLES"],
+            [],
+            id="another database",
+        ),
+    ],
+)
+def test_missing_rights_are_found(
+    lines: Sequence[str], own: list[str], everywhere: list[str]
+) -> None:
+    grants = [grant for line in lines if (grant := parse_grant(line))]
+
+    assert missing_rights(grants, NAME) == (own, everywhere)
+
+
+def test_missing_rights_are_named_with_their_statements() -> None:
+    said = describe_rights("drill@%", NAME, ["DROP"], ["RELOAD", "SESSION_VARIABLES_ADMIN"])
+
+    assert "SESSION_VARIABLES_ADMIN is for sql_log_bin=0" in said
+    assert r"GRANT DROP ON `sluice\_drill\_%`.* TO 'drill'@'%';" in said
+    assert said.endswith("GRANT RELOAD, SESSION_VARIABLES_ADMIN ON *.* TO 'drill'@'%'")
+    assert "GRANT DROP ON `mine`.*" in describe_rights("drill@%", "mine", ["DROP"], [])
+    assert describe_rights("drill@%", NAME, [], []) == ""
+
+
+def made(name: str, log: list[str], error: Exception | None = None) -> MadeThing:
+    """Something whose removal is written into *log*, or fails."""
+
+    def remove() -> None:
+        if error is not None:
+            raise error
+        log.append(name)
+
+    return MadeThing(f"the {name}", f"drop {name}", remove)
+
+
+def test_what_was_made_is_removed_newest_first_and_noted_until_then(tmp_path: Path) -> None:
+    log, said = list[str](), list[str]()
+    cleanup = Cleanup(tmp_path / "remove.txt", said.append)
+    for name in ("database", "topics", "connector"):
+        cleanup.add(made(name, log))
+    noted = cleanup.file.read_text().splitlines()
+
+    cleanup.remove_all()
+
+    assert noted == ["drop connector", "drop topics", "drop database"]
+    assert log == ["connector", "topics", "database"]
+    assert (said, cleanup.file.exists()) == (
+        ["your servers: everything that the drill has made is removed"],
+        False,
+    )
+
+
+def test_what_cannot_be_removed_is_named_with_its_command_and_stays_noted(tmp_path: Path) -> None:
+    log, said = list[str](), list[str]()
+    cleanup = Cleanup(tmp_path / "remove.txt", said.append)
+    cleanup.add(made("database", log))
+    cleanup.add(made("topics", log, UnreachableError("no broker at http://a:b@c")))
+
+    cleanup.remove_all()
+
+    assert log == ["database"]
+    assert said == ["the topics is left: no broker at http://(hidden)@c; run: drop topics"]
+    assert cleanup.file.read_text() == "drop topics\n"
+    with pytest.raises(ConfigError, match=r"left things on your servers; run the commands in .*"):
+        Cleanup(cleanup.file).claim()
+
+
+class FakeDatabase:
+    """A server that has ``faults``, and whose database can be made unless *error* says why not."""
+
+    label = "MySQL at db-1:3306"
+
+    def __init__(self, log: list[str], faults: Sequence[str] = (), error: str = "") -> None:
+        self.log, self.faults, self.error = log, faults, error
+
+    def troubles(self) -> Iterator[str]:
+        yield from self.faults
+
+    def warnings(self) -> Iterator[str]:
+        yield from ()
+
+    def describe(self) -> str:
+        return "your MySQL"
+
+    def create(self) -> None:
+        if self.error:
+            raise UnreachableError(self.error)
+        self.log.append("create")
+
+    def things(self) -> Sequence[MadeThing]:
+        return (made("database", self.log),)
+
+    def source(self) -> DrillSource:
+        return open_database(addresses()).source()
+
+
+class FakeConnect(ConnectClient):
+    """Workers with the connectors and plug-ins that a test names; every connector has a fault."""
+
+    url = "http://connect-1:8083"
+
+    def __init__(self, there: Sequence[str] = (), plugins: Sequence[str] = ("MySql",)) -> None:
+        self.there, self.classes = [*there], plugins
+
+    def connectors(self) -> list[str]:
+        return self.there
+
+    def plugins(self) -> set[str]:
+        return {f"io.debezium.connector.mysql.{one}Connector" for one in self.classes}
+
+    def faults(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
+        return {"database.password": "secret is wrong"} if config["database.port"] == "1" else {}
+
+
+@dataclass(frozen=True)
+class FakeKafka(RemoteKafka):
+    """Brokers with topics."""
+
+    there: tuple[str, ...] = ()
+
+    def topics(self) -> list[str]:
+        return [*self.there]
+
+    def delete_topics(self, prefix: str) -> None:
+        pass
+
+
+def servers(
+    folder: Path,
+    database: FakeDatabase,
+    connect: FakeConnect | None = None,
+    topics: Sequence[str] = (),
+) -> ExternalServers:
+    """Those of the addresses above; they are fakes."""
+    kafka = FakeKafka("kafka-1:9092", tuple(topics))
+    cleanup = Cleanup(folder / "remove.txt")
+    return ExternalServers(addresses(), database, kafka, connect or FakeConnect(), cleanup)
+
+
+def test_a_drill_begins_with_the_database_and_ends_without_it(tmp_path: Path) -> None:
+    log, said = list[str](), list[str]()
+    own = servers(tmp_path, FakeDatabase(log))
+
+    own.start(said.append)
+    noted = own.cleanup.file.read_text().splitlines()
+    own.stop()
+
+    assert log == ["create", "database"]
+    assert [line.split()[0] for line in noted] == ["curl", "kafka-topics.sh", "drop"]
+    assert f"on them, only what is called {NAME}: a database, a connector, and topics" in said
+    assert not own.cleanup.file.exists()
+
+
+@pytest.mark.parametrize(
+    ("database", "connect", "topics", "message"),
+    [
+        pytest.param(FakeDatabase([], ["no right; grant it"]), None, [], "no right", id="database"),
+        pytest.param(None, None, [f"{NAME}.t"], f"has topics of the name {NAME}", id="topics"),
+        pytest.param(None, FakeConnect([NAME]), [], f"has a connector {NAME} al", id="connector"),
+        pytest.param(None, FakeConnect(plugins=[]), [], "has no plug-in io.debezium", id="plugin"),
+    ],
+)
+def test_a_drill_that_could_not_run_makes_and_removes_nothing(
+    tmp_path: Path,
+    database: FakeDatabase | None,
+    connect: FakeConnect | None,
+    topics: Sequence[str],
+    message: str,
+) -> None:
+    log = list[str]()
+    own = servers(tmp_path, database or FakeDatabase(log), connect, topics)
+
+    with pytest.raises(ConfigError, match=message):
+        own.start()
+    own.stop()
+
+    assert (log, own.cleanup.file.exists()) == ([], False)
+
+
+def test_a_database_that_could_not_be_made_is_not_removed(tmp_path: Path) -> None:
+    log = list[str]()
+    own = servers(tmp_path, FakeDatabase(log, error="it exists already"))
+
+    with pytest.raises(UnreachableError, match="it exists already"):
+        own.start()
+    own.stop()
+
+    assert (log, own.cleanup.file.exists()) == ([], False)
+
+
+def test_a_fault_that_connect_finds_is_reported_without_the_password(tmp_path: Path) -> None:
+    own = servers(tmp_path, FakeDatabase([]))
+    seen = open_database(addresses(database_seen="db:1")).source()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(own.database, "source", lambda: seen)
+
+        (said,) = own.troubles()
+
+    assert "cannot run the connector: database.password: (hidden) is wrong; if Connect has" in said
+
+
+def planned(folder: Path, ends: ExitStack, **given: Any) -> Drill:
+    """A drill that was not started."""
+    return Drill(folder, DrillPlan(outages=(), external=addresses(**given)), Screen(), ends)
+
+
+@pytest.mark.parametrize(
+    "database",
+    [
+        pytest.param({}, id="MySQL"),
+        pytest.param({"mysql": None, "postgres": "db-1:5432", "tls": False}, id="Postgres"),
+        pytest.param({"password_env": None}, id="no password"),
+    ],
+)
+def test_the_service_gets_a_config_of_the_users_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: dict[str, Any]
+) -> None:
+    with ExitStack() as ends:
+        made = planned(tmp_path, ends, **database)
+        for name, value in made.service.daemon.environment.items():
+            monkeypatch.setenv(name, value)
+
+        found = load_config(made.service.config)
+
+    (source,) = found.sources
+    assert (source.host, source.user, source.prefix) == ("db-1", "drill", NAME)
+    assert (source.password, found.settings.kafka) == (
+        "secret" if database.get("password_env", "PW") else "",
+        GIVEN["kafka"],
+    )
+    assert source.collector.connector == NAME
+    assert source.heartbeat == made.source.names.heartbeats
+    assert "secret" not in made.service.config.read_text()
+
+
+@pytest.mark.parametrize("kind", ["mysql", "postgres"])
+def test_the_connector_writes_topics_of_its_name_as_many_times_as_the_brokers_like(
+    kind: str,
+) -> None:
+    at = addresses(**{"mysql": None, kind: "db-1:9"}, connector_password="${file:/pw:pw}")
+
+    config = open_database(at).source().connector("kafka-1:9092")
+
+    assert config["topic.prefix"] == NAME
+    assert config["topic.creation.default.replication.factor"] == "-1"
+    assert config["database.password"] == "${file:/pw:pw}"
+    assert (config["database.hostname"], config["database.port"]) == ("db-1", "9")
+    assert NAME in config.get("database.include.list", config.get("slot.name", ""))
+
+
+def test_outages_of_servers_that_are_not_the_drills_own_are_left_out(tmp_path: Path) -> None:
+    with ExitStack() as ends:
+        site = planned(tmp_path, ends).site
+
+        left_out = {one.name for one in OUTAGES if one.trouble(site) == NOT_OURS}
+
+    assert left_out >= {"dead collector"}
