@@ -6,6 +6,9 @@ that reports no transactions promises nothing, so there is no ruling before a tr
 seen to end. A loss below the newest base of its shard no longer counts once the mirror has that
 base.
 
+ENDs that the change log dropped before they were judged leave the rest UNKNOWN, until newer bases
+of all shards have what they announced.
+
 What was found short stays so when the change log no longer has its END, because its day was
 dropped or the log was put back. It cannot be counted again then, so only newer bases of all shards
 end it, or an END of it that lands again.
@@ -124,11 +127,27 @@ class WrongTransaction:
         """Return JSON values for the memory of the check."""
         return [self.id, self.expected, self.landed, self.batch, self.seen]
 
-    def is_below(self, table: Table, bases: Mapping[str, ShardBase]) -> bool:
-        """Whether each shard of *table* has a base that began after it was found."""
-        known = [bases.get(str(shard)) for shard in table.shards]
-        # partitions are not listed at one instant: a base may land a batch after it was read
-        return bool(known) and all(base and base.since > self.seen + 1 for base in known)
+
+def _is_below(table: Table, bases: Mapping[str, ShardBase], batch: int) -> bool:
+    """Whether each shard of *table* has a base that began after *batch* had landed."""
+    known = [bases.get(str(shard)) for shard in table.shards]
+    # partitions are not listed at one instant: a base may land a batch after it was read
+    return bool(known) and all(base and base.since > batch + 1 for base in known)
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedBatches:
+    """How many batches the change log dropped before their ENDs were judged, and the newest."""
+
+    number: int = 0
+    until: int = GONE
+
+    def with_more(self, after: int, dropped: int) -> "DroppedBatches":
+        """Add batches above *after*, where *dropped* is the newest that is gone."""
+        first = max(after, self.until)
+        if dropped <= first:
+            return self
+        return DroppedBatches(self.number + dropped - first, dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +155,8 @@ class Promises:
     """The tally of the transactions whose END landed in batches up to ``until`` (included).
 
     ``counted`` are the minutes of those that no reading before had.  ``advice`` says what ends
-    wrong ones that cannot be counted again; empty if all can.
+    wrong ones that cannot be counted again; empty if all can.  ``unjudged`` says why ENDs are not
+    among them; empty if all are.
     """
 
     as_of: tuple[Fence, ...]
@@ -145,6 +165,7 @@ class Promises:
     ended: datetime | None = None
     counted: tuple[LedgerEntry, ...] = ()
     advice: str = ""
+    unjudged: str = ""
 
     @property
     def value(self) -> float:
@@ -180,10 +201,11 @@ class Completeness:
         count.remember(table, world, after=until, shown=shown)
         if shown == UNREPORTED:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
-        if not shown:
+        unjudged = _describe_dropped(table, count.dropped)
+        if not shown and not unjudged:
             return NotYet("no transaction has ended yet")
-        counted = count_minutes(count.new, ended)
-        return Promises(fences, until, found, ended, counted, _advise(table, count.lost))
+        counted, advice = count_minutes(count.new, ended), _advise(table, count.lost)
+        return Promises(fences, until, found, ended, counted, advice, unjudged)
 
     def judge(self, reading: Promises, past: Sequence[float]) -> Ruling:
         """Rule on the tally; history plays no part."""
@@ -194,6 +216,8 @@ class Completeness:
             keys = tuple(each.id for each in wrong[:MOST_KEYS])
             reason = f"{len(wrong)} transactions: {_describe_count(wrong[0])}{reading.advice}"
             return Ruling(Outcome.FAIL, reason, code, keys)
+        if reading.unjudged:
+            return Ruling(Outcome.UNKNOWN, reading.unjudged, "behind")
         if found.undecided and not found.complete:
             why = f"{found.undecided} transactions restarted at an unknown event"
             return Ruling(Outcome.UNKNOWN, why, "begun_again")
@@ -207,7 +231,8 @@ class SettledCount:
 
     ``new`` are those that no count before had.  ``wrong`` are the batches that are counted again,
     and ``rest`` those between which there are more: they are counted again when enough of the older
-    ones are good.  ``lost`` are the wrong transactions that are remembered.
+    ones are good.  ``lost`` are the wrong transactions that are remembered.  ``dropped`` are
+    batches that were never judged and that no newer base makes good.
     """
 
     new: Sequence[Transaction]
@@ -215,10 +240,13 @@ class SettledCount:
     wrong: Sequence[int]
     rest: Sequence[int]
     lost: Sequence[WrongTransaction]
+    dropped: DroppedBatches
 
     def remember(self, table: Table, world: World, *, after: int, shown: str) -> None:
         """Keep it, and that batches up to *after* are judged."""
         memory = {"wrong": self.wrong, "rest": self.rest, "told": shown, "after": after}
+        if self.dropped.number:
+            memory["dropped"] = [self.dropped.number, self.dropped.until]
         _remember(table, world, memory, self.lost)
 
 
@@ -247,13 +275,18 @@ def _count_since(table: Table, world: World, memory: Mapping[str, Any]) -> Settl
     gone = [
         one
         for one in kept
-        if one.batch == GONE and stated.get(one.id) is None and not one.is_below(table, bases)
+        if one.batch == GONE
+        and stated.get(one.id) is None
+        and not _is_below(table, bases, one.seen)
     ]
     lost = (*gone, *left, *_find_lost(found, known, world.landed_batch()))
     short = (*(_spell_gone(one) for one in gone if one.landed < one.expected), *found.short)
     over = (*(_spell_gone(one) for one in gone if one.landed > one.expected), *found.over)
     found = replace(found, short=short, over=over)
-    return SettledCount(new, found, wrong[:MOST_WRONG], rest, lost)
+    dropped = _load_dropped(memory).with_more(memory["after"], log.dropped)
+    if _is_below(table, bases, dropped.until):
+        dropped = DroppedBatches(until=dropped.until)
+    return SettledCount(new, found, wrong[:MOST_WRONG], rest, lost, dropped)
 
 
 def _find_uncounted(
@@ -287,6 +320,18 @@ def _find_lost(
         batch = each.end_batch
         expected, since = expected_events(each) or 0, seen.get((each.id, batch), newest)
         yield WrongTransaction(each.id, expected, each.landed, batch, since)
+
+
+def _load_dropped(memory: Mapping[str, Any]) -> DroppedBatches:
+    return DroppedBatches(*memory.get("dropped", ()))
+
+
+def _describe_dropped(table: Table, dropped: DroppedBatches) -> str:
+    if not dropped.number:
+        return ""
+    what = f"the change log dropped {dropped.number} batches, the newest {dropped.until}"
+    fix = f"sluice bootstrap {quote(table.name)} --reason ..."
+    return f"{what}, before the transactions that ended in them were counted; run `{fix}`"
 
 
 def _advise(table: Table, lost: Iterable[WrongTransaction]) -> str:
@@ -335,6 +380,8 @@ def _begin(table: Table, world: World) -> None:
     wrong = [batch for batch in known["wrong"] if batch <= same]
     rest = _clip_span(known.get("rest") or [], GONE, same)
     memory = {"wrong": wrong, "rest": rest, "told": known["told"]}
+    if number := _load_dropped(known).number:
+        memory["dropped"] = [number, newest]
     lost = [
         replace(one, batch=one.batch if one.batch <= same else GONE, seen=newest)
         for one in _load_lost(known)

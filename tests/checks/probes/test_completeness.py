@@ -273,6 +273,57 @@ def test_a_loss_whose_day_was_dropped_ends_by_new_bases_of_all_shards() -> None:
     assert (one, outcomes(world, 3)) == ("FFF", "PPP")
 
 
+def drop_unjudged(world: FakeWorld) -> None:
+    """A row is lost, and the days of its batch and later ones go before they are judged."""
+    write_row(world, 1)
+    in_step("completeness", Completeness(), world, 3)
+    lose(world, (Op.CREATE, ONE, 2))
+    for id_ in range(3, 8):
+        write_row(world, id_)
+        world.catch_up()
+    drop_days(world)
+
+
+def test_ends_that_were_dropped_before_they_were_judged_are_unknown_until_new_bases() -> None:
+    world = FakeWorld()
+    drop_unjudged(world)
+    before = world.memory["completeness"]["after"]
+    (first, *_, stays) = in_step("completeness", Completeness(), world, 4)
+    write_row(world, 9)
+    later = outcomes(world, 3)
+    world.snapshot(ONE)
+    one = outcomes(world, 3)
+    world.snapshot(TWO)
+
+    assert first == stays
+    assert (first.outcome, first.code) == (Outcome.UNKNOWN, "behind")
+    assert first.reason == (
+        f"the change log dropped {world.dropped - before} batches, the newest {world.dropped},"
+        " before the transactions that ended in them were counted; run `sluice bootstrap"
+        " shop.orders --reason ...`"
+    )
+    assert (later, one, outcomes(world, 3)) == ("UUU", "UUU", "PPP")
+
+
+def test_a_loss_beside_ends_that_were_dropped_fails() -> None:
+    world = FakeWorld()
+    find_wrong_row(world)
+    drop_unjudged(world)
+
+    assert outcomes(world, 3) == "FFF"
+
+
+def test_ends_that_were_dropped_stay_unknown_in_a_log_that_was_replaced() -> None:
+    world = FakeWorld()
+    drop_unjudged(world)
+    assert outcomes(world, 3) == "UUU"
+    world.replace_lake()
+    world.dropped = -1
+    write_row(world, 9)
+
+    assert set(outcomes(world, 5)) == {"U"}
+
+
 def test_a_base_that_began_before_the_loss_does_not_end_it() -> None:
     world = FakeWorld()
     find_wrong_row(world)
