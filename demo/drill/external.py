@@ -23,7 +23,7 @@ from kafka.errors import KafkaError
 from demo.connect import ConnectClient
 from demo.drill.tables import DrillSource, Names
 from demo.processes import wait_until
-from pipeline.errors import ConfigError, SluiceError
+from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.settings import CollectorSettings, SourceSettings, without_login
 
 NOTES = "remove.txt"
@@ -239,6 +239,10 @@ class ExternalDatabase(Protocol):
         """The tables of the drill on it."""
         ...
 
+    def trial_config(self, config: Mapping[str, str]) -> Mapping[str, str]:
+        """*config* of the connector as Connect can check it before the database is there."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteKafka:
@@ -373,7 +377,7 @@ class ExternalServers:
     def _connect_troubles(self, *, validates: bool) -> Iterator[str]:
         name, where = self.addresses.name, f"Connect at {without_login(self.connect.url)}"
         config = self.database.source().connector(self.addresses.kafka_seen or self.kafka.bootstrap)
-        plugin = config["connector.class"]
+        plugin, trial = config["connector.class"], self.database.trial_config(config)
         if name in self.connect.connectors():
             yield f"{where} has a connector {name} already; give another --name"
         if plugin not in self.connect.plugins():
@@ -382,7 +386,7 @@ class ExternalServers:
                 " and restart them"
             )
         elif validates:
-            for setting, said in self.connect.faults(name, config).items():
+            for setting, said in self.connect.faults(name, trial).items():
                 hidden = self.addresses.connector_password
                 shown = said.replace(hidden, "(hidden)") if hidden else said
                 yield (
@@ -391,15 +395,16 @@ class ExternalServers:
                 )
 
     def _remove_connector(self) -> None:
-        """Remove it and its offsets; workers older than Kafka 3.6 keep the offsets."""
+        """Remove it and its offsets, which workers older than Kafka 3.6 keep."""
         name = self.addresses.name
         if name not in self.connect.connectors():
             return
         try:
             self.connect.halt(name)
             self.connect.forget_offsets(name)
-        finally:
-            self.connect.deregister(name)
+        except UnreachableError as error:
+            self.cleanup.say(f"Connect keeps offsets of {name}, which have no effect: {error}")
+        self.connect.deregister(name)
 
 
 def source_settings(addresses: ServerAddresses) -> SourceSettings:

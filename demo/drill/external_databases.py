@@ -49,6 +49,8 @@ HIDING = ("SESSION_VARIABLES_ADMIN", "SYSTEM_VARIABLES_ADMIN", "SUPER")
 EVERY_DRILL = RANDOM.replace("_", r"\_") + "%"
 """The databases of all drills with random names, as GRANT writes it."""
 OLDEST_POSTGRES = 15
+POSTGRES = "postgres"
+"""The database that every Postgres has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,10 @@ class ExternalMySQL:
         """The tables of the drill on it."""
         return ExternalMySQLSource(self, self.names, reader=self.addresses.user)
 
+    def trial_config(self, config: Mapping[str, str]) -> Mapping[str, str]:
+        """The same: it logs in to no database."""
+        return config
+
     def _facts(self) -> ServerFacts:
         session = Session(source_settings(self.addresses))
         try:
@@ -261,7 +267,7 @@ class ExternalPostgres:
         """What it is, and where."""
         return f"Postgres at {self.addresses.where}"
 
-    def connect(self, database: str = "postgres", /) -> Any:
+    def connect(self, database: str = POSTGRES, /) -> Any:
         """Open a connection as the user; with TLS where `sluice run` would use it."""
         its = source_settings(self.addresses)
         return psycopg.connect(
@@ -276,7 +282,7 @@ class ExternalPostgres:
             **tls_arguments(its, its.host),
         )
 
-    def execute(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+    def execute(self, *statements: str, database: str = POSTGRES) -> list[tuple[Any, ...]]:
         """Run *statements* in one session; the rows of the last one."""
         with self.connect(database) as connection, connection.cursor() as cursor:
             for statement in statements:
@@ -362,6 +368,10 @@ class ExternalPostgres:
     def source(self) -> DrillSource:
         """The tables of the drill on it."""
         return ExternalPostgresSource(self, self.names, self.addresses.name)
+
+    def trial_config(self, config: Mapping[str, str]) -> Mapping[str, str]:
+        """It logs in to the database that is there."""
+        return {**config, "database.dbname": POSTGRES}
 
     def _drop_slot(self) -> None:
         """Drop the slot once its connector has let it go."""

@@ -239,6 +239,9 @@ class FakeDatabase:
     def source(self) -> DrillSource:
         return open_database(addresses()).source()
 
+    def trial_config(self, config: Mapping[str, str]) -> Mapping[str, str]:
+        return config
+
 
 class FakeConnect(ConnectClient):
     """Workers with the connectors and plug-ins that a test names; every connector has a fault."""
@@ -294,6 +297,30 @@ def test_a_drill_begins_with_the_database_and_ends_without_it(tmp_path: Path) ->
     assert log == ["create", "database"]
     assert [line.split()[0] for line in noted] == ["curl", "kafka-topics.sh", "drop"]
     assert f"on them, only what is called {NAME}: a database, a connector, and topics" in said
+    assert not own.cleanup.file.exists()
+
+
+class OldConnect(FakeConnect):
+    """Workers that cannot remove offsets."""
+
+    def halt(self, name: str) -> None:
+        raise UnreachableError("Connect refuses PUT")
+
+    def deregister(self, name: str) -> None:
+        self.there.remove(name)
+
+
+def test_a_connector_is_removed_from_workers_that_keep_its_offsets(tmp_path: Path) -> None:
+    said, connect = list[str](), OldConnect()
+    own = servers(tmp_path, FakeDatabase([]), connect)
+    own.cleanup.say = said.append
+
+    own.start()
+    connect.there.append(NAME)
+    own.stop()
+
+    assert connect.there == []
+    assert f"Connect keeps offsets of {NAME}, which have no effect: Connect refuses PUT" in said
     assert not own.cleanup.file.exists()
 
 
@@ -377,6 +404,14 @@ def test_the_service_gets_a_config_of_the_users_servers(
     assert source.collector.connector == NAME
     assert source.heartbeat == made.source.names.heartbeats
     assert "secret" not in made.service.config.read_text()
+
+
+def test_connect_checks_the_connector_before_the_drills_database_is_there() -> None:
+    database = open_database(addresses(mysql=None, postgres="db-1:5432"))
+    config = database.source().connector("kafka-1:9092")
+
+    assert config["database.dbname"] == NAME
+    assert database.trial_config(config) == {**config, "database.dbname": "postgres"}
 
 
 @pytest.mark.parametrize("kind", ["mysql", "postgres"])
