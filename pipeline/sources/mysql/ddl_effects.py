@@ -540,13 +540,14 @@ def creates_empty_table(statement: Statement, *, there: bool | None) -> bool:
 def leaves_values(statement: Statement) -> bool:
     """Whether it leaves each row as it was, if columns and key are described as before.
 
-    A column that is defined again may have another character set, which no description shows.
+    A column that is defined again may have another character set, which no description shows. Where
+    rows are written again, values that are computed may come out otherwise.
     """
     match statement:
         case Harmless():
             return True
-        case Altered(to=to, columns=columns, doubts=doubts, emptied=emptied, others=others):
-            return not (to or columns or doubts or emptied or others)
+        case Altered(to=to, rebuilds=rebuilds, doubts=doubts, emptied=emptied, others=others):
+            return not (to or rebuilds or doubts or emptied or others)
     return False
 
 

@@ -251,8 +251,8 @@ class Altered:
     """The clauses of one ALTER TABLE.
 
     ``to`` is the new name.  ``described`` if it is about columns or keys, so that the collector
-    must tell the table's columns; ``columns`` if it is about columns or their texts, and not about
-    keys alone.  ``left`` are names that columns lose, dropped or renamed.
+    must tell the table's columns; ``rebuilds`` if it is about more than indexes, the table's comment
+    and new partitions, so that rows may be written again.  ``left`` are names that columns lose, dropped or renamed.
     ``doubts`` say why rows may hold other values, or be others, than the columns show.
     ``emptied`` if all rows go.  ``others`` are tables that rows go to or come from.
     """
@@ -260,7 +260,7 @@ class Altered:
     table: Name
     to: Name | None = None
     described: bool = False
-    columns: bool = False
+    rebuilds: bool = False
     left: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     emptied: bool = False
@@ -271,7 +271,7 @@ class Altered:
 class _Draft:
     to: Name | None = None
     described: bool = False
-    columns: bool = False
+    rebuilds: bool = False
     emptied: bool = False
     left: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
@@ -291,6 +291,7 @@ _KEYS = (
     "FOREIGN",
     "CHECK",
 )
+_INDEXES = ("FULLTEXT", "SPATIAL", "UNIQUE")
 _PARTITION_VERBS = {  # True: rows stay, in whichever partition
     **dict.fromkeys(("ADD", "ANALYZE", "CHECK", "COALESCE", "OPTIMIZE", "REBUILD"), True),
     **dict.fromkeys(("REORGANIZE", "REPAIR"), True),
@@ -314,6 +315,7 @@ def parse_alter(reader: TokenReader, *, ignoring: bool) -> Altered:
     if ignoring:
         draft.doubts.append("ALTER IGNORE deletes rows with duplicate keys")
     while not reader.done:
+        draft.rebuilds |= not _is_light(reader.rest)
         if _about_partitions(reader.rest):  # such a clause is the last, and has commas of its own
             _try(_partition, TokenReader(reader.rest), draft)
             break
@@ -327,7 +329,7 @@ def parse_alter(reader: TokenReader, *, ignoring: bool) -> Altered:
         table,
         draft.to,
         described=draft.described,
-        columns=draft.columns,
+        rebuilds=draft.rebuilds,
         left=tuple(draft.left),
         doubts=tuple(draft.doubts),
         emptied=draft.emptied,
@@ -351,6 +353,21 @@ def _pass_order(reader: TokenReader) -> None:
         if not column[0].named or [w.upper for w in column[1:]] not in ([], ["ASC"], ["DESC"]):
             return
         reader.at += 1 + len(column)
+
+
+def _is_light(words: Words) -> bool:
+    """Whether the clause that *words* begin with writes no row again, by its first words.
+
+    MySQL's manual, Online DDL Operations. New partitions of a HASH or KEY take rows from others.
+    """
+    first, second, *more = (*(word.upper for word in words[:5]), "", "", "", "")
+    if (first, second) == ("ADD", "PARTITION"):
+        return more[0] == "(" or more[:3] == ["IF", "NOT", "EXISTS"]
+    if first == "ALGORITHM":
+        return "COPY" not in (second, more[0])
+    if first in ("ADD", "DROP", "RENAME"):
+        return second in ("INDEX", "KEY") or (first == "ADD" and second in _INDEXES)
+    return first in ("COMMENT", "LOCK")
 
 
 def _about_partitions(words: Words) -> bool:
@@ -408,7 +425,6 @@ def _about_columns(clause: TokenReader, draft: _Draft) -> bool:
     _no_periods(clause)
     if clause.accept(*_KEYS):
         return False
-    draft.columns = True
     clause.accept("COLUMN")
     return True
 
@@ -477,7 +493,7 @@ def _change(clause: TokenReader, draft: _Draft) -> None:
 
 
 def _redefined(column: str, definition: Words, draft: _Draft) -> None:
-    draft.described = draft.columns = True
+    draft.described = True
     if _computed([word.upper for word in definition]):
         draft.doubts.append(f"column {column} is recomputed")
     draft.doubts += _recoded(f"column {column}", definition)
@@ -516,7 +532,7 @@ def _rename(clause: TokenReader, draft: _Draft) -> None:
     if clause.accept("INDEX", "KEY"):
         return
     if clause.accept("COLUMN"):
-        draft.described = draft.columns = True
+        draft.described = True
         old = clause.column()
         clause.expect("TO")
         draft.left += [old] if clause.column() != old else []
@@ -530,7 +546,7 @@ def _rename(clause: TokenReader, draft: _Draft) -> None:
 
 def _convert(clause: TokenReader, draft: _Draft) -> None:
     clause.skip()
-    draft.described = draft.columns = True
+    draft.described = True
     clause.expect("TO")
     draft.doubts += _recoded("every text", clause.rest)
 

@@ -22,7 +22,11 @@ from pipeline.schema.model import (
     SchemaEvent,
     TableSchema,
 )
-from pipeline.sources.mysql.ddl_effects import creates_empty_table, follow_statements
+from pipeline.sources.mysql.ddl_effects import (
+    creates_empty_table,
+    follow_statements,
+    leaves_values,
+)
 from pipeline.sources.mysql.ddl_parser import parse_statement
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.types import MySqlColumn as Column
@@ -679,3 +683,40 @@ def test_f117_a_table_had_its_name_in_the_database_that_the_statement_names(
     found = MYSQL.renamed_from(text, ShardId.parse(new))
 
     assert (None if found is None else str(found)) == former
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "ADD INDEX (v)",
+        "add unique key `u` (v, w), DROP INDEX i, LOCK=NONE, ALGORITHM=INPLACE",
+        "ADD FULLTEXT INDEX f (v)",
+        "RENAME KEY a TO b",
+        "COMMENT 'FORCE, DROP PARTITION p'",
+        "ADD PARTITION (PARTITION p VALUES LESS THAN (9), PARTITION q VALUES LESS THAN (10))",
+        "ADD PARTITION IF NOT EXISTS (PARTITION p VALUES IN (9))",
+        "/*!50100 ADD PARTITION (PARTITION p VALUES LESS THAN (9)) */",
+    ],
+)
+def test_a_statement_about_indexes_comments_and_new_partitions_leaves_values(clauses: str) -> None:
+    assert leaves_values(parse_statement(f"ALTER TABLE t {clauses}"))
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    """
+    FORCE | ENGINE=InnoDB | ROW_FORMAT=FIXED | CHARSET=latin1 | COLLATE latin1_bin | ORDER BY id
+    ADD INDEX (v), FORCE | ADD INDEX (v), ALGORITHM=COPY | ALGORITHM COPY, ADD INDEX (v)
+    ADD PRIMARY KEY (id) | DROP PRIMARY KEY, ADD PRIMARY KEY (id) | ADD CONSTRAINT c UNIQUE (v)
+    ADD FOREIGN KEY (a) REFERENCES u (a) ON DELETE CASCADE | ADD CHECK (v > 3) | DROP CHECK c
+    ADD PARTITION PARTITIONS 3 | PARTITION BY HASH (id) PARTITIONS 4 | COALESCE PARTITION 1
+    REORGANIZE PARTITION p INTO (PARTITION q VALUES LESS THAN (9)) | REBUILD PARTITION ALL
+    REPAIR PARTITION p | REMOVE PARTITIONING | DROP PARTITION p | COMMENT 'x', TRUNCATE PARTITION p
+    COMMENT 'x' /*!50100 DROP PARTITION p */ | EXCHANGE PARTITION p WITH TABLE u
+    MODIFY v INT | ADD w INT | DROP v | CONVERT TO CHARACTER SET utf8mb4 | RENAME COLUMN v TO w
+    RENAME u | AUTO_INCREMENT=5 | CONNECTION='mysql://x/y/z' | SOMETHING NEW
+    """.replace("\n", "|").split("|"),
+)
+def test_any_other_statement_may_have_changed_values(clauses: str) -> None:
+    if clauses.strip():
+        assert not leaves_values(parse_statement(f"ALTER TABLE t {clauses.strip()}"))
