@@ -18,9 +18,10 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Literal, Self, TypeVar
 
 from pipeline.archive import ArchiveRule
-from pipeline.errors import UnreachableError
+from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Ordering, ShardId
 
+_HOST_PORT = re.compile(r"(?:\[(\S+)\]|([\w.-]+)):([0-9]{1,5})")
 _LOGIN = re.compile(r"(?:\A(?!\S*//)|(?<=//))\S*@")
 
 
@@ -41,6 +42,21 @@ def address_of(text: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+
+
+def parse_host_port(key: str, text: str, example: str) -> tuple[str, int]:
+    """Host and port of ``host:port``; an IPv6 address is in brackets, and returned without them.
+
+    Raises:
+        ConfigError: *text*, the value of *key*, is not that.
+    """
+    if (found := _HOST_PORT.fullmatch(text)) is not None:
+        bracketed, name, port = found.groups()
+        is_host = name or (":" in bracketed and address_of(bracketed) is not None)
+        if is_host and 0 < int(port) < 2**16:
+            return name or bracketed, int(port)
+    shown = without_login(text)
+    raise ConfigError(f"{key}: {shown!r} is not host:port; write for example {example}")
 
 
 def needs_tls(tls: bool | None, host: str) -> bool:

@@ -24,7 +24,7 @@ from demo.connect import ConnectClient
 from demo.drill.tables import DrillSource, Names
 from demo.processes import wait_until
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
-from pipeline.settings import CollectorSettings, SourceSettings, without_login
+from pipeline.settings import CollectorSettings, SourceSettings, parse_host_port, without_login
 
 NOTES = "remove.txt"
 """In the folder of the drill: commands that remove what it has made; gone once that is removed."""
@@ -32,6 +32,7 @@ RANDOM = "sluice_drill_"
 """How names begin that the drill chooses."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 PORTS = range(1, 2**16)
+EXAMPLE = "db-1:3306"
 GONE = timedelta(minutes=1)
 KAFKA_ANSWER = 10_000  # milliseconds
 FAILURES = (SluiceError, pymysql.Error, psycopg.Error, KafkaError, OSError)
@@ -67,20 +68,6 @@ class ServerAddresses:
         return f"{self.host}:{self.port}"
 
 
-def parse_address(option: str, text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``; an IPv6 address is in brackets.
-
-    Raises:
-        ConfigError: if it is not that; names *option*.
-    """
-    host, _, port = text.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not bare or not port.isdigit() or int(port) not in PORTS or (":" in bare and bare == host):
-        msg = f"{option}: {text!r} is not an address; write HOST:PORT"
-        raise ConfigError(msg)
-    return bare, int(port)
-
-
 def read_addresses(
     given: Mapping[str, Any], environment: Mapping[str, str]
 ) -> ServerAddresses | None:
@@ -101,7 +88,7 @@ def read_addresses(
         raise ConfigError(msg)
     if len(kinds) > 1:
         raise ConfigError("--mysql and --postgres are both given; name one server")
-    host, port = parse_address(f"--{kinds[0]}", named[kinds[0]])
+    host, port = parse_host_port(f"--{kinds[0]}", named[kinds[0]], EXAMPLE)
     if not _is_url(named["connect"]):
         shown = without_login(named["connect"])
         raise ConfigError(f"--connect: {shown!r} is not an address; write http://HOST:PORT")
@@ -126,7 +113,7 @@ def read_addresses(
         name=name,
         password=password,
         connector_password=named.get("connector_password", password),
-        seen=parse_address("--database-seen", seen) if seen else None,
+        seen=parse_host_port("--database-seen", seen, EXAMPLE) if seen else None,
         kafka_seen=named.get("kafka_seen", ""),
         tls=named.get("tls"),
         ca=named.get("ca", ""),

@@ -23,7 +23,7 @@ from pipeline.errors import ConfigError
 from pipeline.formats.json_text import quote_text
 from pipeline.model import Head, Position, Shard
 from pipeline.schema.model import Notation, TableDescription, TableSchema
-from pipeline.settings import SourceSettings
+from pipeline.settings import SourceSettings, parse_host_port
 from pipeline.sources.condition import Condition
 
 KeyTexts = tuple[str, ...]
@@ -152,12 +152,8 @@ def read_replica(settings: SourceSettings) -> SourceSettings | None:
     there = str(settings.options.get("read_from", ""))
     if not there:
         return None
-    host, _, port = there.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ConfigError(
-            f"options.read_from: {there!r} is not host:port; write for example replica-2:3306"
-        )
-    return replace(settings, host=host, port=int(port))
+    host, port = parse_host_port("options.read_from", there, "replica-2:3306")
+    return replace(settings, host=host, port=port)
 
 
 def require_columns(shard: str, key: Sequence[str], columns: Collection[str]) -> None:

@@ -17,7 +17,6 @@ from demo.drill.external import (
     RemoteKafka,
     ServerAddresses,
     own_topics,
-    parse_address,
     read_addresses,
 )
 from demo.drill.external_databases import describe_rights, missing_rights, open_database
@@ -47,24 +46,21 @@ def addresses(**given: Any) -> ServerAddresses:
     return found
 
 
+@pytest.mark.parametrize("text", ["db-1", "::1:3306", "mysql://db-1:3306", "a:1,b:2"])
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("db-1:3306", ("db-1", 3306), id="a host"),
-        pytest.param("10.0.0.1:3306", ("10.0.0.1", 3306), id="an address"),
-        pytest.param("[::1]:3306", ("::1", 3306), id="an IPv6 address"),
-    ],
+    ("option", "shown"), [("mysql", "--mysql"), ("database_seen", "--database-seen")]
 )
-def test_an_address_is_a_host_and_a_port(text: str, expected: tuple[str, int]) -> None:
-    assert parse_address("--mysql", text) == expected
+def test_what_is_no_host_and_port_is_refused_with_its_option(
+    option: str, shown: str, text: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"^{shown}: .* is not host:port; write for example"):
+        addresses(**{option: text})
 
 
-@pytest.mark.parametrize(
-    "text", ["db-1", "db-1:", ":3306", "db-1:x", "::1:3306", "a:1,b:2x", "a:65536"]
-)
-def test_another_text_is_refused_with_its_option(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"--mysql: .* is not an address; write HOST:PORT"):
-        parse_address("--mysql", text)
+def test_a_server_may_have_an_address_of_ipv6_in_brackets() -> None:
+    found = addresses(mysql="[::1]:3307", database_seen="db-1:3306")
+
+    assert (found.host, found.port, found.seen) == ("::1", 3307, ("db-1", 3306))
 
 
 def test_without_an_option_the_drill_starts_its_own_servers() -> None:

@@ -30,6 +30,7 @@ from pipeline.settings import (
     SourceSettings,
 )
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.sources.row_reader import read_replica
 from pipeline.transports.kafka import KafkaTransport
 from tests.pipeline.formats.plain_format import PlainFormat
 from tests.toy.dialect import TOY
@@ -222,7 +223,14 @@ def test_what_stands_in_the_folders_lacks_nothing_of_its_seam() -> None:
     )
 
 
-@pytest.mark.parametrize("there", ["replica", "replica:", ":3306", "replica:x", "replica:70000"])
+@pytest.mark.parametrize(
+    "there",
+    [
+        *("replica", "replica:", ":3306", "replica:x", "replica:0", "replica:70000", "replica:٣"),
+        *("mysql://r:3306", " r:3306", "r:3306 ", "r:3306,s:3306", "r,s:3306", "a/b:1"),
+        *("::1:3306", "[::1]", "[r]:3306", "[10.0.0.1]:3306", "[::1:3306", "::1]:3306"),
+    ],
+)
 def test_a_replica_that_is_no_host_and_port_is_refused_in_words(there: str) -> None:
     settings = SourceSettings("a", "h", 1, "", collector=CollectorSettings("", ""), prefix="a")
 
@@ -231,3 +239,21 @@ def test_a_replica_that_is_no_host_and_port_is_refused_in_words(there: str) -> N
     assert (
         f"options.read_from: {there!r} is not host:port; write for example replica-2:3306" in found
     )
+
+
+def test_a_replica_may_have_an_address_of_ipv6_in_brackets() -> None:
+    settings = SourceSettings("a", "h", 1, "", collector=CollectorSettings("", ""), prefix="a")
+
+    found = read_replica(replace(settings, options={"read_from": "[2001:db8::1]:3307"}))
+
+    assert found is not None
+    assert (found.host, found.port) == ("2001:db8::1", 3307)
+
+
+def test_the_login_of_an_address_that_is_refused_is_not_shown() -> None:
+    settings = SourceSettings("a", "h", 1, "", collector=CollectorSettings("", ""), prefix="a")
+
+    with pytest.raises(ConfigError, match=r"options.read_from: '.*@r:3306' is not") as refused:
+        read_replica(replace(settings, options={"read_from": "mysql://u:secret@r:3306"}))
+
+    assert "secret" not in str(refused.value)
