@@ -13,6 +13,7 @@ from the root, so that a loop is found before a value is validated. Where two re
 one level of a value to the next, each level doubles: then the value is neither valid nor invalid.
 """
 
+import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,6 +59,8 @@ SAME = (  # keywords whose schemas are for the same value
     *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
     *("dependentSchemas", "dependencies", "extends", "disallow", "type"),
 )
+UNEVALUATED = {"unevaluatedItems": "items", "unevaluatedProperties": "additionalProperties"}
+"""Keywords for which `jsonschema` evaluates each part again at each level, and what to use."""
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which RE2 cannot read
 
@@ -115,7 +118,9 @@ def _make_validator(schema: Any) -> Any:
             "pattern": _pattern,
             "patternProperties": _pattern_properties,
             "additionalProperties": _additional_properties,
-            "unevaluatedProperties": _unevaluated_properties,
+            "unevaluatedItems": _unevaluated,
+            "unevaluatedProperties": _unevaluated,
+            "uniqueItems": _unique_items,
         },
     )
     own.check_schema(schema)
@@ -127,7 +132,7 @@ def list_schema_patterns(schema: Any) -> Iterator[str]:
     """Yield each regular expression in *schema*, also those in its parts and references.
 
     Raises:
-        ValueError: a keyword of it can only be evaluated with Python's regular expressions.
+        ValueError: a keyword of it needs Python's regular expressions, or time without a bound.
     """
     for part in _list_parts(schema):
         named = part.get("patternProperties")
@@ -135,8 +140,9 @@ def list_schema_patterns(schema: Any) -> Iterator[str]:
             yield from map(str, named)
         if isinstance(part.get("pattern"), str):
             yield part["pattern"]
-        if "unevaluatedProperties" in part:
-            raise ValueError("`unevaluatedProperties`; use `additionalProperties`")
+        for name, other in UNEVALUATED.items():
+            if name in part:
+                raise ValueError(f"`{name}`; use `{other}`")
 
 
 def require_own_references(schema: Any) -> None:
@@ -272,8 +278,29 @@ def _pattern_properties(
                 yield from validator.descend(value, part, path=name, schema_path=pattern)
 
 
-def _unevaluated_properties(*_: Any) -> Iterator[ValidationError]:
-    raise ValueError("`unevaluatedProperties` needs Python's regular expressions")
+def _unevaluated(*_: Any) -> Iterator[ValidationError]:
+    raise ValueError(f"{' and '.join(UNEVALUATED)} are not evaluated")
+
+
+def _unique_items(
+    validator: Any, is_asked: Any, instance: Any, _: Any
+) -> Iterator[ValidationError]:
+    asked = is_asked and validator.is_type(instance, "array")
+    if asked and len(set(map(_canonical, instance))) < len(instance):
+        yield ValidationError("an array has two equal items")
+
+
+def _canonical(value: Any) -> str:
+    """The same text for equal values: `1` and `1.0` are equal, `1` and `true` are not."""
+    return json.dumps(_with_whole_numbers(value), sort_keys=True)
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _additional_properties(

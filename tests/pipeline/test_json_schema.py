@@ -102,8 +102,52 @@ def test_values_of_a_schema_are_no_patterns() -> None:
     schema = {"properties": {"pattern": {"const": {"pattern": "(("}}}, "enum": [{"pattern": "(("}]}
 
     assert list(list_schema_patterns(schema)) == []
-    with pytest.raises(ValueError, match="additionalProperties"):
-        list(list_schema_patterns({"allOf": [{"unevaluatedProperties": False}]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("unevaluatedItems", "items"), ("unevaluatedProperties", "additionalProperties")],
+)
+def test_a_keyword_whose_time_doubles_at_each_level_is_refused(name: str, instead: str) -> None:
+    schema = {"allOf": [{name: False}]}
+
+    with pytest.raises(ValueError, match=f"`{name}`; use `{instead}`"):
+        list(list_schema_patterns(schema))
+    with pytest.raises(ValueError, match="not evaluated"):
+        validate([], schema)
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ([1, 1.0], False),
+        ([1, True], True),
+        ([0, False, None, "", "0", [], {}], True),
+        ([{"a": 1, "b": [True]}, {"b": [True], "a": 1.0}], False),
+        ([{"a": 1}, {"a": True}], True),
+        ([[1], [True]], True),
+        ([[1, 2], [2, 1]], True),
+        ([10**20, 1e20], False),
+        ([10**20 + 1, 1e20], True),
+        ([0.0, -0.0], False),
+        ([float("inf"), float("inf")], False),
+        (["\u00e9", "\ud800", "\ud800"], False),
+        ([0.1, 1, "1", [1], ["1"], {"1": 1}, "[1]"], True),
+    ],
+)
+def test_items_are_unique_as_jsonschema_finds_them(items: list[Any], *, expected: bool) -> None:
+    schema = {"uniqueItems": True}
+
+    assert is_valid(items, schema) is expected
+    assert jsonschema.Draft202012Validator(schema).is_valid(items) is expected
+    assert is_valid(items, {"uniqueItems": False})
+
+
+def test_many_objects_are_compared_at_once() -> None:
+    many: list[Any] = [{"id": number} for number in range(50_000)]
+
+    assert is_valid(many, {"uniqueItems": True})
+    assert not is_valid([*many, {"id": 0.0}], {"uniqueItems": True})
 
 
 @pytest.mark.parametrize(
