@@ -12,10 +12,10 @@ from fastapi.responses import HTMLResponse
 
 from checks.probes.expectations import NAME
 from checks.validation import MEMORY, ShownExpectation, ValidationResult, load_results
-from monitor.web import render
 from monitor.web.answers import NOT_FOUND
 from monitor.web.deps import ApiParts, Parts, Text
 from monitor.web.status_page import PAGES
+from monitor.web.summary import format_instant
 
 VALIDATION_PAGES = APIRouter()
 
@@ -62,7 +62,7 @@ def _newest(parts: ApiParts, table: str) -> dict[str, str] | None:
             {
                 "outcome": one.ruling.outcome.value,
                 "reason": one.ruling.reason,
-                "at": render.render_instant(one.at),
+                "at": format_instant(one.at),
             }
             for one in found
         ),
@@ -78,7 +78,7 @@ def _card(one: ValidationResult) -> ResultCard:
     return ResultCard(
         scope="whole" if whole else "changes",
         title=f"All {rows}" if whole else f"{rows} changed after batch {one.after}",
-        at=render.render_instant(one.at),
+        at=format_instant(one.at),
         batch=one.batch,
         summary=f"{least}{one.unmet} of {len(one.shown) + one.left_out} expectations are not met.",
         left_out=one.left_out,

@@ -71,7 +71,7 @@ def test_each_expectation_has_its_outcome_counts_and_keys(looked: Rig) -> None:
 
 def test_it_says_when_and_at_which_rows_each_look_was_newest_first(looked: Rig) -> None:
     kept(looked, ExpectationResult("x", True))
-    whole = looked.now
+    whole = looked.now.strftime("%Y-%m-%d %H:%M:%S UTC")
     looked.round()
     kept(looked, ExpectationResult("x", True), after=811)
 
@@ -79,7 +79,7 @@ def test_it_says_when_and_at_which_rows_each_look_was_newest_first(looked: Rig) 
 
     titles = re.findall(r"<h2>(.*?)</h2>", text)
     assert titles == ["40 rows changed after batch 811", "All 40 rows"]
-    assert f"Looked at {whole.isoformat()}, as the mirror was after batch 812." in text
+    assert f"Looked at {whole}, as the mirror was after batch 812." in text
 
 
 def test_hostile_texts_of_a_suite_and_of_keys_are_escaped(looked: Rig) -> None:
@@ -110,6 +110,7 @@ def test_without_a_result_it_says_what_is_not_known(looked: Rig) -> None:
 
     assert "No validation result is known" in text
     assert "Newest verdict: unknown, no such suite" in text
+    assert re.search(r"\(since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\)", text)
     assert "Newest verdict" not in page(looked, USERS)
 
 
