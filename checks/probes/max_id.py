@@ -65,7 +65,8 @@ class Reach:
 class Maxima:
     """What the source was asked: the highest id by shard name, None without rows.
 
-    ``look`` are those that differ, if they are asked again, and ``gaps`` by how much.
+    ``look`` are those that differ, if they are asked again, and ``gaps`` by how much.  ``highest``
+    is what both sides reach then.
     """
 
     ended: datetime
@@ -172,7 +173,13 @@ class MaxId:
             for suspect, state in became.items()
             if state in WRONG
         )
-        reading = Reach(fences, asked.top, short, len(moving), world.clock())
+        both = [
+            one[1]
+            for one, rows in zip(seen.suspects, seen.before, strict=True)
+            if rows and became[one] is SuspectState.CLEARED
+        ]
+        highest = max([*both, *([] if asked.top is None else [asked.top])], default=None)
+        reading = Reach(fences, highest, short, len(moving), world.clock())
         _begin_next(table, world)
         return reading
 
@@ -204,9 +211,12 @@ def _compare(table: Table, world: World, asked: Maxima, fences: Fences) -> Reach
     """Suspect the higher of two different maxima; it may be newer than the reading, or gone."""
     mirror = world.mirror(table)
     gaps: dict[Suspect, int] = {}
+    reached: dict[str, int | None] = {}  # by both sides; the higher id may be gone from both
     for shard in table.shards:
         source = asked.highest.get(shard_name(shard))
         there = mirror.max_id(shard, table.id_column or "")
+        low = None if source is None or there is None else min(source, there)
+        reached[shard_name(shard)] = low
         if source != there:
             highest = max(each for each in (source, there) if each is not None)
             gaps[shard, highest] = _reach(source, there) - _reach(there, source)
@@ -215,7 +225,8 @@ def _compare(table: Table, world: World, asked: Maxima, fences: Fences) -> Reach
         _begin_next(table, world)
         return reading
     named = {(shard_name(shard), id_): gap for (shard, id_), gap in gaps.items()}
-    kept = replace(asked, look=read_suspects(table, world, gaps), gaps=named)
+    look = read_suspects(table, world, gaps)
+    kept = replace(asked, highest=reached, look=look, gaps=named)
     world.remember(table, NAME, kept.dumps())
     return NotYet(f"asking {len(gaps)} highest ids again")
 

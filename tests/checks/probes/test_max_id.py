@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -136,3 +136,55 @@ def test_a_memory_of_another_shape_is_named_once_and_ends_no_finding(
     assert found[0].code == "unprovable"
     assert "the stored memory of check max_id for shop.orders" in found[0].reason
     assert {one.code for one in found[1:]} == {"mirror_short"}
+
+
+def truncate(world: FakeWorld) -> None:
+    world.truncate(ONE)
+    world.commit((Op.CREATE, ONE, 3))
+
+
+def delete_highest(world: FakeWorld) -> None:
+    world.commit((Op.DELETE, ONE, 9))
+
+
+def empty(world: FakeWorld) -> None:
+    world.truncate(ONE)
+
+
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [
+        pytest.param(truncate, "both sides reach id 3", id="ids begin again"),
+        pytest.param(delete_highest, "both sides reach id 3", id="the highest row is deleted"),
+        pytest.param(empty, "both sides are empty", id="nothing is left"),
+    ],
+)
+def test_an_id_that_is_gone_from_both_sides_is_not_claimed(
+    happens: Callable[[FakeWorld], None], told: str
+) -> None:
+    """The source had it when its highest id was read, and the mirror has passed that."""
+    world = FakeWorld()
+    world.commit((Op.CREATE, ONE, 3), (Op.CREATE, ONE, 9))
+    world.catch_up()
+    run_probe(Check("max_id", MaxId(), TABLE), world)
+    happens(world)
+
+    ruling = settle(MaxId(), world)
+
+    assert (ruling.outcome, ruling.reason) == (Outcome.PASS, told)
+
+
+@pytest.mark.parametrize("id_", [2**63 - 1, 2**63, 2**64 - 1, -(2**63)])
+def test_ids_of_any_64_bits_are_compared_exactly(id_: int) -> None:
+    world = FakeWorld()
+    world.commit((Op.CREATE, ONE, id_ - 1 if id_ > 0 else id_))
+    world.catch_up()
+    assert settle(MaxId(), world).outcome is Outcome.PASS
+    lost = id_ if id_ > 0 else id_ + 1
+    world.rows[ONE].add(lost)  # as under sql_log_bin=0
+    in_step("max_id", MaxId(), world, 1)
+
+    ruling = settle(MaxId(), world)
+
+    assert (ruling.code, ruling.keys) == ("mirror_short", (f"{ONE}:{lost}",))
+    assert ruling.reason.endswith(", 1 short")
