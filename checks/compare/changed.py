@@ -13,6 +13,9 @@ The newest rows of the source are looked at with them, whether the log names the
 ids above what earlier looks have reached, up to the highest id that the last look saw. Rows that
 had no change in the log are found so, if they came at the end.
 
+A row that its source does not read in time, even alone, is slow: it is pending, and is tried again
+later, so that the others are not held.
+
 Cannot see: a lost row that was committed after a row with a higher id was looked at; the rows that
 a TRUNCATE or a new base has removed, because the log names none, and the rows of a new base,
 which are the whole table. Ranges show them; after a TRUNCATE or a new base all from the beginning.
@@ -22,19 +25,60 @@ beginning, and what is verified begins again.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 from checks.compare.look import Comparison, Look, RowSuspects
 from checks.counting import Suspect, dump_suspects, load_suspects
 from checks.world import Range
+from pipeline.clocks import has_passed
+from pipeline.errors import SlowError
 from pipeline.model import Shard, Table
 from pipeline.row_digest import RangeDigest
 
 NO_IDS: Mapping[Shard, Any] = MappingProxyType({})
 MOST_SHOWN = 60
 """Characters of a key that cannot be read."""
+TRIED_AGAIN = timedelta(minutes=10)
+"""After this a slow row is tried again: that takes as long as a statement may."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRow:
+    """A row that its source did not read in time, alone, when it was ``tried``, and ``why``."""
+
+    tried: datetime
+    why: str
+
+
+SlowRows = Mapping[Suspect, SlowRow]
+NO_SLOW: SlowRows = MappingProxyType({})
+
+
+def dump_slow(slow: SlowRows) -> list[list[Any]]:
+    """*slow* as JSON values."""
+    return [[*dump_suspects([own])[0], one.tried.isoformat(), one.why] for own, one in slow.items()]
+
+
+def load_slow(raw: Iterable[Sequence[Any]], table: Table) -> dict[Suspect, SlowRow]:
+    """Read back what :func:`dump_slow` wrote; shards that are gone are left out."""
+    shards = {str(one): one for one in table.shards}
+    return {
+        (shards[own], id_): SlowRow(datetime.fromisoformat(tried), why)
+        for own, id_, tried, why in raw
+        if own in shards
+    }
+
+
+def describe_slow(slow: SlowRows) -> str:
+    """Which rows are slow, and what to do; empty if none is."""
+    for (shard, id_), one in slow.items():
+        more = f" (and {len(slow) - 1} more)" if slow.keys() - {(shard, id_)} else ""
+        why = f"{shard}:{id_} is not read in time{more}: {one.why}"
+        later = f"it is tried again every {TRIED_AGAIN // timedelta(minutes=1)} minutes"
+        return f"{why}; raise limits.statement of its source ({later}, and other rows are compared)"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +154,8 @@ class ChangedLook:
     ``newest`` are the newest ids of each shard, once the looks are explained.
     ``since`` is when the looking began again, because the change log had dropped batches of the
     segment; None if it has all.
-    ``left`` are rows to be looked at again that wait for their turn: they are too many at once.
+    ``left`` are rows to be looked at again that wait for their turn: they are too many at once, or
+    ``slow``, which a check remembers apart.
     """
 
     looks: tuple[Look, ...]
@@ -123,6 +168,7 @@ class ChangedLook:
     newest: Mapping[Shard, NewestIds] = field(default_factory=dict)
     since: datetime | None = None
     left: tuple[Suspect, ...] = ()
+    slow: SlowRows = field(default_factory=dict, compare=False)
 
     @property
     def whole(self) -> bool:
@@ -249,21 +295,90 @@ class ChangedProgress:
         return self.through or self.since
 
 
+@dataclass(eq=False)
+class _RowReader:
+    """Looks at rows by their ids, but for ``slow`` ones.
+
+    After one that is found to be slow, the rows to be read by their ids are ``unread``.
+    """
+
+    comparison: Comparison
+    slow: dict[Suspect, SlowRow]
+    unread: list[Suspect] = field(default_factory=list)
+    stopped: bool = False
+
+    def not_slow(self, rows: Iterable[Suspect]) -> list[Suspect]:
+        return [one for one in rows if one not in self.slow]
+
+    def look_at(self, shard: Shard, ids: Sequence[int], since: int) -> list[Look]:
+        """Look at rows of *ids*, which ascend; one by one if no two are read at once."""
+        if len(ids) > 1 and self.comparison.at_once != 1 and not self.stopped:
+            return [self.comparison.look_at_rows(shard, ids, since)]
+        looks = list[Look]()
+        for id_ in ids:
+            if self.stopped:
+                self.unread.append((shard, id_))
+                continue
+            try:
+                looks.append(self.comparison.look_at_rows(shard, [id_], since))
+            except SlowError as error:
+                self._set_aside(shard, id_, error)
+        return looks
+
+    def look_at_newest(self, shard: Shard, span: Range, most: int) -> tuple[list[Look], int]:
+        """Look at rows of *span*, and the id below which all were looked at, or are slow."""
+        try:
+            look, end = self.comparison.look_at_newest(shard, span, most)
+        except SlowError as error:
+            first = self.comparison.first_id(shard, span) if most == 1 else None
+            if first is None:
+                raise
+            self._set_aside(shard, first, error)
+            return [], first + 1
+        return [look], end
+
+    def look_again(self, since: int) -> list[Look]:
+        """Look at the slow row that was tried longest ago, if that is long enough ago."""
+        due = min(self.slow, key=lambda one: self.slow[one].tried, default=None)
+        now = self.comparison.world.now
+        if due is None or self.stopped or not has_passed(self.slow[due].tried, TRIED_AGAIN, now):
+            return []
+        del self.slow[due]
+        return self.look_at(due[0], [due[1]], since)
+
+    def cut_slow(self, shard: Shard, span: Range) -> Range:
+        """*span* from its first id that is not slow, to below the next one that is."""
+        first, end = span
+        while first < end and (shard, first) in self.slow:
+            first += 1
+        inside = [id_ for own, id_ in self.slow if own == shard and first < id_ < end]
+        return first, min([end, *inside])
+
+    def _set_aside(self, shard: Shard, id_: int, error: SlowError) -> None:
+        """Take a row for slow, unless its source reads nothing in time."""
+        self.comparison.read_no_row(shard)
+        self.slow[shard, id_] = SlowRow(self.comparison.world.now, str(error))
+        self.stopped = True
+
+
 def look_at_changes(
     comparison: Comparison,
     progress: ChangedProgress,
     most: int,
     known: Sequence[Suspect] = (),
     newest: Mapping[Shard, tuple[NewestIds, int]] = NO_IDS,
+    *,
+    slow: SlowRows = NO_SLOW,
 ) -> ChangedLook:
     """Look at pending rows, and at *most* so many rows with them that were changed since.
 
     Rows that are *known* to be wrong are looked at, too, and are not counted.  So are at *most* so
     many of the *newest* rows of each shard, with the highest id at its source: a changed row among
     them is read once.  Of the pending and of the known ones it is those that *comparison* reads at
-    once, and the others are left.
+    once, and the others are left.  *Slow* rows are left, too, but for one that is tried again.
 
     Raises:
+        SlowError: the source takes too long for so many rows.
         ProofError: a shard has no column of ids by what has landed.
     """
     table, world = comparison.table, comparison.world
@@ -276,8 +391,9 @@ def look_at_changes(
         segment = replace(segment, after=dropped)
     elif segment.last is None:  # later rounds must not begin the lap again
         emptied = world.log().emptied_shards(table, segment.after, segment.until)
-    every, at_once = (*progress.pending, *known), comparison.at_once
-    pending, again = progress.pending[:at_once], [*known][:at_once]
+    reader, at_once = _RowReader(comparison, dict(slow)), comparison.at_once
+    pending = reader.not_slow(progress.pending)[:at_once]
+    again = reader.not_slow(known)[:at_once]
     room = max(most - len(pending), 1)
     keys = world.log().changed_keys(
         table, segment.after, segment.until, above=segment.last, most=room
@@ -295,29 +411,30 @@ def look_at_changes(
         for key, number in zip(texts, found, strict=True):
             if number is None:
                 unread.append((shard, key))
-            else:
+            elif (shard, number) not in slow:
                 ids.setdefault(shard, set()).add(number)
     read = {*again, *((shard, id_) for shard, some in ids.items() for id_ in some)}
-    left = tuple(one for one in dict.fromkeys(every) if one not in read)
     looks, reached = list[Look](), dict[Shard, NewestIds]()
     for shard, (own, highest) in newest.items():
-        first, end = own.span(highest, ids.get(shard, ()))
+        first, end = reader.cut_slow(shard, own.span(highest, ids.get(shard, ())))
         if first < end:
-            look, end = comparison.look_at_newest(shard, (first, end), most)
-            looks.append(look)
+            found_newest, end = reader.look_at_newest(shard, (first, end), most)
+            looks += found_newest
             ids[shard] = {id_ for id_ in ids.get(shard, ()) if not first <= id_ < end}
         reached[shard] = NewestIds(end - 1, highest)
     rows = sum(map(len, ids.values())) + sum(look.ranges for look in looks)
     for shard, id_ in again:
         ids.setdefault(shard, set()).add(id_)
-    looks += [
-        comparison.look_at_rows(shard, sorted(some), segment.after)
-        for shard, some in ids.items()
-        if some
-    ]
+    for shard, some in ids.items():
+        looks += reader.look_at(shard, sorted(some), segment.after)
+    looks += reader.look_again(segment.after)
+    read = {one for one in read if one not in reader.slow} - {*reader.unread}
+    read |= {*slow} - {*reader.slow}
+    every = dict.fromkeys((*progress.pending, *known, *reader.unread, *reader.slow))
+    left = tuple(one for one in every if one not in read)
     return ChangedLook(
         *(tuple(looks), rows, rest, segment.held, emptied, tuple(unread), landed, reached),
-        *(since, left),
+        *(since, left, reader.slow),
     )
 
 

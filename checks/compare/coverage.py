@@ -189,6 +189,7 @@ class NextBlocks:
 
     ``failed`` counts the attempts before.  ``share`` is how many older blocks it may be.
     ``debt`` is what is due of them.  ``learned`` is how the ids lie, if that is known.
+    ``slow`` are ids that no range may have.
     """
 
     shard: Shard
@@ -198,6 +199,7 @@ class NextBlocks:
     share: int
     debt: RangeDebt
     learned: LearnedScale | None
+    slow: tuple[int, ...] = ()
 
     @property
     def again(self) -> int:
@@ -294,6 +296,18 @@ def divide_spans(spans: Mapping[Shard, Sequence[Range]], opened: KnownSpans) -> 
             parts = divide_range(span, NARROWER) if room > 2 * NARROWER else [span]
             kept.extend([*one] for one in parts)
     return found
+
+
+def split_at(ranges: Iterable[Range], ids: Iterable[int]) -> tuple[list[Range], list[Range]]:
+    """*ranges* in parts without *ids*; and those of the ids that are in them, a range each."""
+    parts, alone, ordered = list[Range](), list[Range](), sorted(ids)
+    for low, high in ranges:
+        inside = [id_ for id_ in ordered if low <= id_ < high]
+        ends = [*inside, high]
+        starts = [low, *(id_ + 1 for id_ in inside)]
+        parts += [span for span in zip(starts, ends, strict=True) if span[0] < span[1]]
+        alone += [(id_, id_ + 1) for id_ in inside]
+    return parts, alone
 
 
 def halve_first(opened: Sequence[Range], many: int) -> list[Range]:

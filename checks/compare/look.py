@@ -395,6 +395,19 @@ class Comparison:
         rows = sum(one.source.rows for one in looks)
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing), until
 
+    def first_id(self, shard: Shard, span: Range) -> int | None:
+        """The lowest id in *span* at the source; None if it has none there."""
+        return next(iter(self._source(shard).ids(shard, self._id, span, 1)), None)
+
+    def read_no_row(self, shard: Shard) -> None:
+        """Ask the source for an id that it does not have, as it is asked for rows.
+
+        Raises:
+            SlowError: even that takes too long.
+        """
+        highest = self._source(shard).max_id(shard, self._id) or 0
+        self._digests_at_source(shard, [highest + 1])
+
     def read_ids(self, shard: Shard, keys: Sequence[str]) -> list[int | None]:
         """The ids that *keys* of the change log spell; None for one that is no whole number.
 

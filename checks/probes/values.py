@@ -19,14 +19,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial, reduce
+from itertools import islice
 from typing import Any, ClassVar
 
 from checks.compare.changed import (
     ChangedLook,
     ChangedProgress,
     LogSegment,
+    SlowRows,
+    describe_slow,
     dump_newest,
+    dump_slow,
     find_newest,
+    load_slow,
     look_at_changes,
     unexplained_rows,
 )
@@ -48,6 +53,7 @@ from checks.compare.coverage import (
     remove_spans,
     share_ranges,
     sort_opened_first,
+    split_at,
 )
 from checks.compare.keyed import (
     KeyedComparison,
@@ -346,7 +352,8 @@ class Values:
         # rows that are too many to be remembered keep their range open, if they are of one
         spans = {one: find_spans(memory["spans"], [one]) for one in wrong[self.suspects :]}
         memory = {**memory, "open": reduce(add_spans, spans.values(), memory["open"])}
-        left_open = sum(len(own) for own in memory["open"].values())
+        slow = load_slow(memory.get("slow_rows", ()), table)
+        left_open = sum(map(len, remove_spans(memory["open"], _slow_spans(slow)).values()))
         rest = [one for one, own in spans.items() if not own]
         progress = ChangedProgress.loads(memory["progress"], table)
         waiting = [one for one in changed.left if one not in known]
@@ -356,8 +363,8 @@ class Values:
         behind = self._behind(progress, world, pressed) or self._slow(coverage, memory, world)
         if behind and pressed:
             behind = f"{behind}; {pressed}"
-        behind = changed.describe_unread() or behind
-        more = left_open + len(later) + len(changed.left)
+        behind = changed.describe_unread() or describe_slow(slow) or behind
+        more = left_open + len(later) + len({*changed.left} - slow.keys())
         cause = cause if behind and not more and not reading.moving else ""
         reading = replace(reading, more=more, behind=behind, cause=cause)
         verified = _verified(progress, coverage, world.mirror(table).batch)
@@ -472,12 +479,15 @@ class Values:
         opened, scales, rotation = kept["open"], kept["scales"], kept["turn"]
         looks, ranges, slow = list[dict[str, Any]](), dict[str, list[Range]](), ""
         highest, handed = dict[Shard, int](), find_handed(table, world, COUNTS)
+        slow_rows = load_slow(kept["slow_rows"], table)
         try:
             for number, shard in enumerate(table.shards):
                 share = share_ranges(self.ranges, len(table.shards), number - rotation)
                 raw = scales.get(str(shard))
                 learned = LearnedScale.loads(raw) if raw else None
                 due = NextBlocks(shard, coverage[shard], pace, failed, share, debts[shard], learned)
+                slow_ids = [id_ for own, id_ in slow_rows if own == shard]
+                due = replace(due, slow=tuple(slow_ids))
                 again = _look_again(comparison, due, opened)
                 made = self._look(comparison, due, again, handed.get(str(shard), ()), opened)
                 ranges[str(shard)] = [*again.ranges, *made.ranges]
@@ -490,7 +500,10 @@ class Values:
             found = load_suspects(memory["found"], table)
             newest = {} if self.newest else find_newest(memory, table, highest)
             try:
-                changed = look_at_changes(comparison, cycle.progress, most, found, newest)
+                single = _single_rows(table, opened) if failed > 1 else ()
+                pending = tuple(dict.fromkeys((*cycle.progress.pending, *single)))
+                asked = (replace(cycle.progress, pending=pending), most, found, newest)
+                changed = look_at_changes(comparison, *asked, slow=slow_rows)
             except SlowError:
                 kept["at_once"] = self._fewer_rows(comparison)
                 raise
@@ -498,6 +511,7 @@ class Values:
             world.remember(table, NAME, {**kept, "failed": failed + 1})
             raise
         kept["debts"] = _dump_debts(self._lend(debts, changed))
+        kept["slow_rows"] = dump_slow(changed.slow)
         result: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
         result |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
         result[PROOF] = proof.dumps() if proof else None
@@ -523,6 +537,7 @@ class Values:
             "later": [],
             "progress": progress.dumps(),
             "newest": memory.get("newest", {}),
+            "slow_rows": memory.get("slow_rows", []),
             "columns": comparison.asked,
             "at_once": comparison.at_once,
             "coverage": {str(shard): one.dumps() for shard, one in coverage.items()},
@@ -613,15 +628,16 @@ class Values:
             places = len(blocks.numbers) * blocks.size
             per_row = max(places / max(rows, 1), 1.0)
             plan = LapPlan(len(blocks.numbers), pace, usual, self.within)
-            newest = blocks.newest(self.newest)
+            newest, _ = split_at(blocks.newest(self.newest), due.slow)
             wanted = self._wanted_places(due, world, blocks.size, places, per_row)
             width, most = divide_ids(wanted, blocks.size)
-            more = () if due.failed else handed[:AGAIN]
+            more, _ = split_at(() if due.failed else handed[:AGAIN], due.slow)
             known = join_disjoint(again.ranges, more)
-            skipped = [*(again.opened if due.again else ()), *known, *newest]
+            skipped = [*again.opened, *known, *newest]
             most = 0 if len(again.opened) >= MOST_OPEN else most  # more would wait as long as they
             narrow = replace(blocks, low=low_end, high=high_end - 1, size=width)
-            older = due.coverage.next_blocks(narrow, most, skipped)
+            older = due.coverage.next_blocks(narrow, most + len(due.slow), skipped)
+            older = split_at(older, due.slow)[0][:most]
             asked = join_disjoint(known, [*newest, *older])
             ranges = [one for one in asked if one not in again.ranges]
             try:
@@ -718,16 +734,39 @@ class LookedBlocks:
 
 
 def _look_again(comparison: Comparison, due: NextBlocks, opened: Spans) -> LookedAgain:
-    """Look at *opened* ranges of a shard; those that are too large are narrower in it then."""
+    """Look at *opened* ranges of a shard; those that are too large are narrower in it then.
+
+    Slow rows of them are open, and are not looked at.
+    """
     name = str(due.shard)
-    own = [(low, high) for low, high in opened.get(name, ())]
+    own, alone = split_at(((low, high) for low, high in opened.get(name, ())), due.slow)
     try:
         found = look_again(comparison, due.shard, own, due.again)
     except SlowError:
         few = due.again if due.failed else 0  # each of many may be fast enough alone
-        opened[name] = [[*one] for one in halve_first(own, few)]
+        opened[name] = [[*one] for one in (*halve_first(own, few), *alone)]
         raise
+    found = replace(found, opened=[*found.opened, *alone])
     opened[name] = [[*one] for one in found.opened]
+    return found
+
+
+def _single_rows(table: Table, opened: Spans) -> tuple[Suspect, ...]:
+    """Rows whose *opened* range has one id: one of them may be slow, as their ranges were."""
+    rows = (
+        (shard, low)
+        for shard in table.shards
+        for low, high in opened.get(str(shard), ())
+        if high - low == 1
+    )
+    return tuple(islice(rows, AGAIN))
+
+
+def _slow_spans(slow: SlowRows) -> Spans:
+    """Each of the *slow* rows as a range of one id."""
+    found = Spans()
+    for shard, id_ in slow:
+        found.setdefault(str(shard), []).append([id_, id_ + 1])
     return found
 
 

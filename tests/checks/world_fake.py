@@ -118,6 +118,8 @@ class FakeWorld:
     listed: int = 1_000_000  # rows of one range that it lists
     refusal: Exception = TOO_MANY
     in_time: int = 1_000_000  # rows that it reads by their ids in time
+    huge: set[tuple[Shard, int]] = field(default_factory=set)  # rows that it never reads in time
+    huge_reads: int = 0  # that it was asked for them
     asked: int = 0  # ranges that it was asked to count
     metadata: bool = True  # whether changes name their transactions, and those end
     based: dict[str, ShardBase] = field(default_factory=dict)
@@ -400,7 +402,19 @@ class FakeSource(ListedRows, TableQueries):
         found = tuple(_digest(shard, rows, one, columns, self.world.contents) for one in ranges)
         if max((one.rows for one in found), default=0) > self.world.allowed:
             raise self.world.refusal
+        self._read(
+            shard, [id_ for own, id_ in self.world.huge if own == shard and within(id_, ranges)]
+        )
         return found
+
+    def _read(self, shard: Shard, ids: Sequence[int]) -> None:
+        """Read rows of *ids*; none in time if one of them is huge, and is there."""
+        there = {
+            id_ for own, id_ in self.world.huge if own == shard and id_ in self.world.rows[own]
+        }
+        if there & {*ids}:
+            self.world.huge_reads += 1
+            raise SlowError("source:shop: slow: maximum statement execution time exceeded (3024)")
 
     def id_digests(
         self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
@@ -409,12 +423,14 @@ class FakeSource(ListedRows, TableQueries):
         self.world.asked_rows += len(ids)
         if len(ids) > self.world.in_time:
             raise SlowError("source:shop: slow")
+        self._read(shard, ids)
         return tuple(_digest(shard, rows, one, columns, self.world.contents) for one in spans)
 
     def row_digests(
         self, shard: Shard, column: str, span: Range, columns: Sequence[DigestColumn], limit: int
     ) -> tuple[tuple[int, int], ...]:
         found = _listed(shard, self._rows(shard), span, columns, self.world.contents)[:limit]
+        self._read(shard, [id_ for id_, _ in found])
         self.world.asked_rows += len(found)
         if len(found) > self.world.listed:
             raise TOO_MANY
@@ -676,6 +692,10 @@ class FakeLog(LogReader):
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         landed = self.landed_events(after, until)
         return sum(_is_change(event) and not event.tx for _, event in landed)
+
+
+def within(id_: int, ranges: Sequence[Range]) -> bool:
+    return any(low <= id_ < high for low, high in ranges)
 
 
 def _describe(shard: Shard, at: Order, columns: Columns, statement: str) -> SchemaChange:

@@ -18,6 +18,7 @@ from checks.compare.coverage import (
     divide_spans,
     find_spans,
     halve_first,
+    split_at,
 )
 from checks.counting import MOST_OPEN
 from checks.ranges import FLOOR, UNSIGNED_CEILING, Blocks
@@ -277,3 +278,18 @@ def test_a_wide_range_that_is_skipped_delays_none_below_it() -> None:
 
     top = (1 << 20) - (1 << 14)
     assert found == [(top - 256, top), (top - 512, top - 256)]
+
+
+@given(st.lists(spans, max_size=4), st.sets(st.integers(-20, 120), max_size=6))
+def test_ranges_are_split_at_ids_and_no_other_id_is_lost(
+    ranges: list[tuple[int, int]], ids: set[int]
+) -> None:
+    parts, alone = split_at(ranges, ids)
+
+    every = [id_ for low, high in ranges for id_ in range(low, high)]
+    assert sorted(id_ for low, high in parts for id_ in range(low, high)) == sorted(
+        id_ for id_ in every if id_ not in ids
+    )
+    assert sorted(low for low, _ in alone) == sorted(id_ for id_ in every if id_ in ids)
+    assert all(low < high for low, high in parts)
+    assert all(high == low + 1 for low, high in alone)

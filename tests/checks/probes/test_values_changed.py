@@ -428,6 +428,95 @@ def test_rows_are_read_all_at_once_again_after_a_source_was_slow(world: FakeWorl
     assert "and 60 changed rows" in last.ruling.reason
 
 
+def test_a_row_that_is_too_large_to_be_read_in_time_holds_no_other_row() -> None:
+    """It is named, is not claimed to be verified, and is tried again; another is found wrong."""
+    world, check = made(60), probe(newest=0)
+    in_step(NAME, check, world, 3)
+    world.huge = {(ONE, 7)}
+    update(world, *range(40))
+    rule(check, world, 14)
+    verified = progress(world).through
+
+    update(world, *range(60))
+    found = rule(check, world, 14)
+
+    assert {one.ruling.outcome for one in found} == {Outcome.UNKNOWN}
+    assert f"{ONE}:7 is not read in time: source:shop: slow" in found[-1].ruling.reason
+    assert "limits.statement" in found[-1].ruling.reason
+    assert progress(world).through == verified
+    assert {*progress(world).pending} == {(ONE, 7)}
+    harm(world, ONE, 20)
+    assert rule(check, world, 3)[-1].ruling.keys == (f"{ONE}:20",)
+
+
+def test_a_row_that_is_too_large_is_tried_again_in_turn_and_is_verified_in_the_end() -> None:
+    world, check = made(60), probe(newest=0)
+    in_step(NAME, check, world, 3)
+    world.huge = {(ONE, 7)}
+    update(world, *range(10))
+    rule(check, world, 14)
+    tried = world.huge_reads
+    for _ in range(20):
+        update(world, *range(10))
+        rule(check, world, 1)
+    assert world.huge_reads == tried
+    world.time += timedelta(minutes=11)
+    rule(check, world, 2)
+    assert world.huge_reads == tried + 1
+
+    world.huge = set()
+    world.time += timedelta(minutes=11)
+    found = rule(check, world, 4)
+
+    assert found[-1].ruling.outcome is Outcome.PASS
+    assert progress(world).pending == ()
+    assert found[-1].verified is not None
+
+
+@pytest.mark.parametrize("id_", [60, 61, 62])
+def test_a_new_row_that_is_too_large_holds_no_other_new_row(id_: int) -> None:
+    world, check = made(60), probe(newest=0)
+    in_step(NAME, check, world, 3)
+    world.huge = {(ONE, id_)}
+    world.commit(*((Op.CREATE, ONE, new) for new in (60, 61, 62)))
+    rule(check, world, 14)
+
+    world.commit(*((Op.CREATE, ONE, new) for new in (63, 64)))
+    world.catch_up()
+    world.copied_contents[ONE, 64] += 1
+    found = rule(check, world, 14)
+
+    assert found[-1].ruling.keys == (f"{ONE}:64",)
+    assert {*progress(world).pending} == {(ONE, id_)}
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_row_that_is_too_large_leaves_its_range_open_and_other_ranges_go_on(
+    changed: bool,
+) -> None:
+    world, check = made(60), probe(newest=0, ranges=20)
+    in_step(NAME, check, world, 3)
+    world.huge = {(ONE, 7)}
+    update(world, *([7] if changed else []))
+    world.time += timedelta(days=8)
+    rule(check, world, 40)
+    world.contents[TWO, 40] += 1
+    world.time += timedelta(days=8)
+
+    found = rule(check, world, 12)
+
+    assert found[-1].ruling.keys == (f"{TWO}:40",)
+    assert [ONE.name, [7, 8]] in [
+        [own.partition("/")[2], one]
+        for own, many in world.memory[NAME]["open"].items()
+        for one in many
+    ]
+    assert {one.verified.through for one in found if one.verified} <= {
+        None,
+        progress(world).through,
+    }
+
+
 slow_steps = st.lists(
     st.tuples(
         st.sampled_from(["update", "harm", "repair", "slow", "fail", "run"]), st.integers(0, 9)
