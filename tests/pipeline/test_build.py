@@ -257,3 +257,15 @@ def test_the_login_of_an_address_that_is_refused_is_not_shown() -> None:
         read_replica(replace(settings, options={"read_from": "mysql://u:secret@r:3306"}))
 
     assert "secret" not in str(refused.value)
+
+
+def test_a_replica_of_mariadb_is_refused_with_its_own_advice() -> None:
+    settings = SourceSettings("a", "h", 1, "", collector=CollectorSettings("", ""), prefix="a")
+    options = {"read_from": "replica-2:3306"}
+
+    found = find_mistakes(replace(settings, kind="mariadb", options=options), PIPELINE)
+
+    assert (
+        "options.read_from: cannot be used with MariaDB, whose GTIDs are not compared, so the"
+        " progress of a replica is unknown; remove it"
+    ) in found

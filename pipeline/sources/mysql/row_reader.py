@@ -185,8 +185,11 @@ class MySqlRowReader(SqlRowReader):
         if heartbeat.head.identity != head.identity:
             raise ProofError(f"{self.where}: another server answered meanwhile")
         if self.read_from is not self.server and not executed_gtids(heartbeat.head.position):
-            msg = f"{self.where}: it writes no GTIDs, so the progress of a"
-            raise ConfigError(f"{msg} replica is unknown; set gtid_mode=ON, or remove read_from")
+            why, fix = "it writes no GTIDs", "set gtid_mode=ON, or remove read_from"
+            if self.server.mariadb:
+                why, fix = "MariaDB's GTIDs are not compared", "remove read_from"
+            msg = f"{self.where}: {why}, so the progress of a replica is unknown; {fix}"
+            raise ConfigError(msg)
         return ReadFence(
             head, heartbeat.number, heartbeat.head.position, encode_xa_names(self._prepared())
         )

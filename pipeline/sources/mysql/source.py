@@ -97,7 +97,8 @@ OWN = ("information_schema", "mysql", "performance_schema", "sys")
 class MySqlSource(SqlSource):
     """One database server; ``name`` is that of its settings.
 
-    ``read_from`` is the ``host:port`` of a replica for backfills and, with GTIDs, for probes.
+    ``read_from`` is the ``host:port`` of a replica for backfills and probes, of MySQL with GTIDs:
+    without them backfills are refused, and probes ask the source. MariaDB refuses the setting.
     """
 
     dialect: ClassVar[Dialect] = MYSQL
@@ -109,8 +110,14 @@ class MySqlSource(SqlSource):
     _session: Session = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Name the server; it is dialled when it is first asked."""
-        read_replica(self.settings)
+        """Name the server; it is dialled when it is first asked.
+
+        Raises:
+            ConfigError: ``read_from`` is invalid, or the server is a MariaDB by its ``kind``.
+        """
+        if read_replica(self.settings) is not None and self.settings.kind == "mariadb":
+            msg = "options.read_from: cannot be used with MariaDB, whose GTIDs are not compared"
+            raise ConfigError(f"{msg}, so the progress of a replica is unknown; remove it")
         self._session = Session(self.settings, self.limits)
 
     @property

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import psycopg
@@ -13,11 +14,12 @@ import pymysql
 import pytest
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, TooManyRowsError
-from pipeline.model import Shard
+from pipeline.model import Head, Shard
 from pipeline.row_digest import Bucketing, DigestColumn, Form
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import Condition, SqlCondition, parse_condition
 from pipeline.sources.mysql import row_encoding as mysql_values
+from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.row_reader import MySqlKey, MySqlRowReader
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.source import MySqlSource
@@ -28,7 +30,7 @@ from pipeline.sources.postgres.row_reader import PostgresKey, PostgresRowReader,
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.types import PostgresColumn
 from pipeline.sources.row_reader import RowsAsked
-from pipeline.sources.source import Limits
+from pipeline.sources.source import Heartbeat, Limits
 from pipeline.sources.sql import Found, even_bounds
 from tests.pipeline.sources.postgres.test_row_encoding import read_column
 
@@ -257,3 +259,38 @@ def test_rows_beyond_the_limit_of_the_source_are_not_left_out_unseen(
     assert len(read(server(9), 5)) == 5
     with pytest.raises(TooManyRowsError, match=r"rows of d\.t in one range, limits\.rows is 9"):
         read(server(9), 50)
+
+
+@dataclass
+class ServerWithoutGtids:
+    """A MySQL server, or one of MariaDB, whose positions are a file and an offset."""
+
+    mariadb: bool
+    commits_in_order: bool = True
+
+    def head(self) -> Head:
+        return Head("1", binlog_position(3, 157, ""))
+
+    def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
+        return Heartbeat(at_least, self.head(), at)
+
+
+@pytest.mark.parametrize(
+    ("mariadb", "advice"),
+    [
+        pytest.param(
+            False, "it writes no GTIDs.*; set gtid_mode=ON, or remove read_from", id="MySQL"
+        ),
+        pytest.param(
+            True, "MariaDB's GTIDs are not compared.*is unknown; remove read_from", id="MariaDB"
+        ),
+    ],
+)
+def test_a_backfill_at_a_replica_needs_gtids_that_can_be_compared(
+    mariadb: bool, advice: str
+) -> None:
+    reader = MySqlRowReader(replace(SETTINGS, options={"read_from": "replica-2:3306"}))
+    reader.server = cast(Any, ServerWithoutGtids(mariadb))
+
+    with pytest.raises(ConfigError, match=f"{advice}$"):
+        reader.fence(1, datetime(2026, 1, 1, tzinfo=UTC))
