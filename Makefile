@@ -13,7 +13,6 @@ SPREAD := -n auto --maxprocesses 8 --dist worksteal
 FAST_ONES := not spark and not stack and not long
 # What uses each declared package at least once.
 FLOORED := tests/alerts tests/checks/probes tests/checks/test_pii.py tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/monitor/test_schedule.py tests/pipeline/copies tests/pipeline/delta tests/pipeline/standards tests/pipeline/transports
-# With those of the demo they take as long as all others with servers, which run at the same time.
 PROOFS := tests/proof tests/seeds tests/toy tests/demo
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -23,10 +22,11 @@ export UV_SYSTEM_CERTS := true
 LIMIT := timeout --foreground --signal INT --kill-after 60
 # The fast tests took 6 minutes on two quiet cores, and 20 beside other work.
 FAST := $(LIMIT) 1800
-SPARK := $(LIMIT) 2400
+THOROUGH := $(LIMIT) 3600
+SPARK := $(LIMIT) 3600
 STACK := $(LIMIT) 3900
 
-.PHONY: help setup demo drill docs slow test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
+.PHONY: help setup demo drill docs slow test test-fast test-thorough test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
 
 help:
 	echo "make demo | drill | test | check | docs | test-long | mutants | bench | fmt | lock | floors | clean"
@@ -77,22 +77,26 @@ slow: setup
 	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES)" --hypothesis-profile=brief --durations=0 --durations-min=0.05 | tee build/slow.txt
 	$(BIN)/python -m tests.slow < build/slow.txt
 
-# Real servers make tests wait, Spark makes them compute: both at once, and then the proofs, which
-# have servers of their own, beside the other servers.  Each line says whose it is.
+# Real servers make tests wait, Spark and laws make them compute: three at once.  The proofs have
+# servers of their own.  Each line says whose it is.
 test: packages setup
 	$(BIN)/coverage erase
 	$(BIN)/python -m tests.proof.tally begin
 	$(MAKE) --no-print-directory test-fast
-	$(MAKE) --no-print-directory -j2 test-spark test-stack test-proof
+	$(MAKE) --no-print-directory -j3 test-spark test-stack test-proof test-thorough
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/python -m tests.proof.tally
 
+# Coverage doubles the time of a test, so it is measured where tests are many and short.
 test-fast: setup
-	$(FAST) $(MEASURED) $(SPREAD) -m "$(FAST_ONES)"
+	$(FAST) $(MEASURED) $(SPREAD) -m "$(FAST_ONES) and not thorough"
+
+test-thorough: setup
+	$(THOROUGH) $(PYTEST) --durations=12 -m "$(FAST_ONES) and thorough" 2>&1 | sed -u 's/^/thorough | /'
 
 test-spark: setup
-	$(SPARK) $(MEASURED) --durations=12 -m "spark and not stack and not long" 2>&1 | sed -u 's/^/spark | /'
+	$(SPARK) $(PYTEST) --durations=12 -m "spark and not stack and not long" 2>&1 | sed -u 's/^/spark | /'
 
 test-stack: packages setup
 	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" $(PROOFS:%=--ignore=%) 2>&1 | sed -u 's/^/stack | /'
