@@ -83,9 +83,9 @@ test: packages setup
 	$(BIN)/coverage erase
 	$(BIN)/python -m tests.proof.tally begin
 	$(MAKE) --no-print-directory test-fast
-	$(MAKE) --no-print-directory -j3 test-spark test-stack test-proof test-thorough
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
+	$(MAKE) --no-print-directory -j3 test-spark test-stack test-proof test-thorough
 	$(BIN)/python -m tests.proof.tally
 
 # Coverage doubles the time of a test, so it is measured where tests are many and short.
