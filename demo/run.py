@@ -39,7 +39,7 @@ def run(home: Path, keep: bool, rate: float, seconds: float) -> None:
     machine.require(home)
     home = home.resolve()
     plot = Plot(rate, timedelta(seconds=seconds))
-    with _claimed(home):
+    with hold_folder(home):
         sys.exit(_run(home, plot, Screen(), keep=keep))
 
 
@@ -90,17 +90,17 @@ def _stay(stage: Stage) -> None:
 
 
 @contextmanager
-def _claimed(home: Path) -> Iterator[None]:
-    """Keep a second demo out of *home* while this one uses it.
+def hold_folder(home: Path, what: str = "demo", lock: str = "lock") -> Iterator[None]:
+    """Make *home*, and keep a second *what* out of it while this one uses it.
 
     Raises:
         ConfigError: if there is one.
     """
     home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
+    with (home / lock).open("w") as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            msg = f"another demo runs in {home}; end it with Ctrl-C, or give this one a --dir"
+            msg = f"another {what} runs in {home}; end it with Ctrl-C, or give this one a --dir"
             raise ConfigError(msg) from None
         yield

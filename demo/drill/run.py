@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,7 +75,7 @@ from demo.drill.tables import (
 )
 from demo.ports import free_ports
 from demo.processes import wait_until
-from demo.run import unwind_on_signals
+from demo.run import hold_folder, unwind_on_signals
 from demo.servers import PostgresServers, Servers
 from demo.shop.workload import Ledger, Shop, Workload
 from demo.story.screen import Screen
@@ -85,6 +85,8 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.spark import jars
 
 HOME = jars.ROOT / "build" / "drill"
+LOCK = "drill.lock"
+"""Written before all else into the folder of a drill: only where it is, a drill removes files."""
 STATES = ("pending", "firing", "recovering", "resolved")
 """A pending incident counts: it is listed and closes the gate, and its notification waits."""
 PATIENCE = timedelta(minutes=10)
@@ -128,6 +130,21 @@ class DrillPlan:
             **dict.fromkeys(few, spread // self.tables),
             **dict.fromkeys(large, (self.faults - spread) // LARGE_TABLES),
         }
+
+
+def claim_folder(home: Path) -> AbstractContextManager[None]:
+    """Keep a second drill out of *home* until the end, which is refused if it is another's.
+
+    Raises:
+        ConfigError: if *home* has files, but no drill made it.
+    """
+    if home.exists() and not (home / LOCK).exists() and any(home.iterdir()):
+        msg = (
+            f"{home} is not empty, and has no {LOCK}, so its files may be yours; give a new folder"
+            " as --dir, or remove this one if an earlier drill made it"
+        )
+        raise ConfigError(msg)
+    return hold_folder(home, "drill", LOCK)
 
 
 def choose_outages(names: Sequence[str]) -> tuple[Outage, ...]:
@@ -177,7 +194,12 @@ class Drill:
     _known: dict[str, tuple[tuple[str | int, ...], Json]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Name everything; what an earlier drill left in *home* goes."""
+        """Name everything; what an earlier drill left in *home* goes.
+
+        Raises:
+            ConfigError: if *home* has files, but no drill made it, or if one runs there.
+        """
+        self.ends.enter_context(claim_folder(self.home))
         end_mounts(self.home)
         clear_home(self.home)
         shutil.rmtree(self.home / "store", ignore_errors=True)
@@ -676,7 +698,6 @@ def drill(
     external = read_addresses(own, os.environ)
     machine.require(home, servers=external is None)
     home = home.resolve()
-    home.mkdir(parents=True, exist_ok=True)
     plan = DrillPlan(
         faults,
         timedelta(seconds=calm),

@@ -373,6 +373,45 @@ def planned(folder: Path, ends: ExitStack, **given: Any) -> Drill:
     return Drill(folder, DrillPlan(outages=(), external=addresses(**given)), Screen(), ends)
 
 
+FOREIGN = ("mysql/a", "kafka/a", "connect/a", "lake/a", "store/a", "service.log", "sluice.yaml")
+
+
+def test_a_folder_that_no_drill_made_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    for name in FOREIGN:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+
+    with ExitStack() as ends, pytest.raises(ConfigError, match="is not empty, and has no"):
+        planned(tmp_path, ends)
+
+    found = {str(f.relative_to(tmp_path)): f for f in tmp_path.rglob("*") if f.is_file()}
+    assert sorted(found) == sorted(FOREIGN)
+    assert {file.read_text() for file in found.values()} == {"mine"}
+
+
+def test_a_second_drill_in_the_folder_of_a_running_one_is_refused(tmp_path: Path) -> None:
+    with ExitStack() as ends, ExitStack() as others:
+        planned(tmp_path, ends)
+        (tmp_path / "lake").mkdir()
+
+        with pytest.raises(ConfigError, match="another drill runs in"):
+            planned(tmp_path, others)
+        others.close()
+
+        assert (tmp_path / "lake").exists()
+
+
+def test_the_next_drill_begins_in_the_folder_of_one_that_has_ended(tmp_path: Path) -> None:
+    with ExitStack() as ends:
+        planned(tmp_path, ends)
+    (tmp_path / "mysql").mkdir()
+
+    with ExitStack() as ends:
+        planned(tmp_path, ends)
+
+        assert not (tmp_path / "mysql").exists()
+
+
 @pytest.mark.parametrize(
     "database",
     [

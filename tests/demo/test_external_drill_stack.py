@@ -54,7 +54,7 @@ def login(servers: Servers) -> tuple[str, ...]:
 @contextmanager
 def start_drill(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """A drill in *home*, with the file of what it prints; it does not outlive the block."""
-    log = home / "drill.log"
+    log = home.with_name(f"{home.name}.log")
     command = [sys.executable, "-m", "demo", "drill", "--dir", str(home), *SMALL, *options]
     with log.open("w") as out:
         running = subprocess.Popen(
