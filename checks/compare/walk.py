@@ -188,7 +188,7 @@ class TableWalk:
                 spans += reversed(some)
                 continue
             for span in reversed(large):
-                parts = _narrower(shard, span)
+                parts = divide_range(span, NARROWER)
                 self._expect(len(parts) - 1)
                 spans += reversed(parts)
             if spent is not None:
@@ -237,6 +237,9 @@ class TableWalk:
         """Look at *ranges*: how long that took, and those to be looked at in parts.
 
         None and all of them if it was too much at once.
+
+        Raises:
+            TooManyRowsError: it is one id; names the limit.
         """
 
         def look_now(world: World) -> tuple[Look, datetime, datetime]:
@@ -245,9 +248,19 @@ class TableWalk:
 
         try:
             look, begun, ended = self._patiently(look_now)
-        except TooManyRowsError:
+        except TooManyRowsError as error:
+            if len(ranges) == 1 and ranges[0][1] - ranges[0][0] <= 1:
+                raise self._explain_refusal(shard, ranges[0][0], error) from error
             return None, ranges
         return ended - begun, self._keep(look, ended)
+
+    def _explain_refusal(self, shard: Shard, id_: int, error: TooManyRowsError) -> TooManyRowsError:
+        """The error for one id whose rows the source did not return, with the limit to increase."""
+        what, limit = "has more rows than may be read at once", "rows"
+        if isinstance(error.__cause__, SlowError):
+            what, limit = "was not read in time", "statement"
+        fix = f"index {self.table.id_column}, or increase options.limits.{limit} of {shard.source}"
+        return TooManyRowsError(f"id {id_} of {shard} {what}: {error}; {fix}")
 
     def _keep(self, look: Look, ended: datetime) -> Sequence[Range]:
         """Count what *look* has read, and keep what differs; the ranges that are too large."""
@@ -377,18 +390,6 @@ class TableWalk:
             began=began,
             ended=self.open_world().clock(),
         )
-
-
-def _narrower(shard: Shard, span: Range) -> list[Range]:
-    """Parts of *span*, which is too large.
-
-    Raises:
-        TooManyRowsError: it is one id.
-    """
-    low, high = span
-    if high - low <= 1:
-        raise TooManyRowsError(f"id {low} of {shard} has more rows than may be read at once")
-    return divide_range(span, NARROWER)
 
 
 def _ranges_with(

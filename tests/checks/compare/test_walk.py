@@ -17,6 +17,7 @@ from checks.world import Range
 from pipeline.errors import (
     ProofError,
     SlowError,
+    SluiceError,
     SparedError,
     TooManyRowsError,
     UnreachableError,
@@ -211,13 +212,35 @@ def test_a_statement_that_is_too_slow_is_tried_with_parts_of_its_range(world: Fa
     assert (result.rows, result.equal) == (200, result.ranges)
 
 
-def test_one_id_with_too_many_rows_is_undecided(world: FakeWorld) -> None:
-    world.allowed = 0
+@pytest.mark.parametrize(
+    ("refusal", "why", "limit"),
+    [
+        pytest.param(
+            TooManyRowsError("about 9 rows of orders in one range, limits.rows is 0"),
+            "has more rows than may be read at once: about 9 rows of",
+            "rows",
+            id="too many",
+        ),
+        pytest.param(
+            SlowError("source:shop: slow: 5 s"),
+            "was not read in time: source:shop: slow: 5 s",
+            "statement",
+            id="too slow",
+        ),
+    ],
+)
+def test_one_id_that_cannot_be_read_is_undecided_and_names_the_limit(
+    world: FakeWorld, refusal: SluiceError, why: str, limit: str
+) -> None:
+    world.allowed, world.refusal = 0, refusal
 
     result = walk(world)
 
     assert {one.shard for one in result.undecided} == {ONE, TWO}
-    assert "more rows than may be read" in result.undecided[0].why
+    assert f"of {ONE} {why}" in result.undecided[0].why
+    assert result.undecided[0].why.endswith(
+        f"; index id, or increase options.limits.{limit} of {ONE.source}"
+    )
 
 
 def test_a_loaded_source_is_asked_again_after_a_pause(world: FakeWorld) -> None:
