@@ -106,12 +106,15 @@ from checks.model import (
 from checks.ranges import Blocks, IdScale, block_width, learn_scale
 from checks.run import Probe
 from checks.world import Range, World
+from pipeline.durations import format_setting
 from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
 from pipeline.model import Shard, Table
 from pipeline.row_digest import Bucketing
 
 NAME, COUNTS = "values", "range_counts"
 UNEVEN = 2  # times `block_rows` in one block are too many
+SHORTEST_LAP = 7
+"""How many times `every` a promised lap lasts at least; in tests, shorter ones end a cycle late."""
 READ = 16  # ranges of a shard whose rows one cycle reads
 PRESSED = timedelta(minutes=2)
 """How long a changed row may wait to be compared for the budget of its source."""
@@ -141,7 +144,8 @@ class Values:
     """How many older blocks of a table a cycle compares at most, and in the first lap; 0: none, and
     `within` is void."""
     within: Span = timedelta(days=7)
-    """Each block is compared again within this time; longer is UNKNOWN."""
+    """Each block is compared again within this time; longer is UNKNOWN.  At least 7 times `every`,
+    or twice with `rotating`, so that a lap can end in it."""
     whole_rows: OneOrMore = 1_000_000
     """A table whose key is not one integer is read whole, unless its mirror has more rows."""
     whole_every: Span = timedelta(minutes=30)
@@ -156,6 +160,17 @@ class Values:
     gating: ClassVar[bool] = False
     by_default: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.LOST
+
+    def find_pace_fault(self, every: timedelta) -> str:
+        """Why no lap can end `within` its time if a cycle begins *every* so often; else empty."""
+        cycles = 2 if self.rotating else SHORTEST_LAP
+        if not self.ranges or self.within >= cycles * every:
+            return ""
+        least = format_setting(cycles * every)
+        return (
+            f"within: {format_setting(self.within)} is shorter than {cycles} times `every`"
+            f" ({format_setting(every)}); increase it to {least}, or decrease `every`"
+        )
 
     def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         """Explain what differed before, or rule on the suspects; then look at the next ranges."""
@@ -452,7 +467,11 @@ class Values:
         for shard, one in coverage.items():
             since = one.oldest or one.since
             if world.now - since > self.within:
-                return f"rows of {shard} were not compared since {since:%Y-%m-%d %H:%M} UTC"
+                return (
+                    f"rows of {shard} were not compared since {since:%Y-%m-%d %H:%M} UTC, not"
+                    f" `within` {format_setting(self.within)};"
+                    " if that stays so, increase `within`, or decrease `every`"
+                )
         slow: str = memory["slow"]
         return slow
 

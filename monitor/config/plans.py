@@ -7,7 +7,7 @@ defaults.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -115,7 +115,8 @@ def build_check_plan(
         variants.append(variant)  # wrong ones, too, so that the others keep their numbers
         rest += wrong
     every = common.every or kind.every  # type: ignore[attr-defined]  # a probe's own pace
-    return CheckPlan(name, every, common.tables, probe, tuple(variants)), rest
+    plan = CheckPlan(name, every, common.tables, probe, tuple(variants))
+    return plan, [*rest, *_pace_faults(plan, place.at)]
 
 
 def build_section(
@@ -190,6 +191,16 @@ def with_keys(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return *schema* with *keys* among the known ones."""
     more: dict[str, Any] = {key: {} for key in keys}
     return {**schema, "properties": {**schema.get("properties", {}), **more}}
+
+
+def _pace_faults(plan: CheckPlan, at: str) -> Iterator[str]:
+    """Yield what a probe, or one of its overrides, cannot keep at the pace of *plan*."""
+    places = (join_path(at, ("overrides", number)) for number in range(len(plan.variants)))
+    probes = (plan.probe, *(probe for _, probe in plan.variants))
+    for place, probe in zip((at, *places), probes, strict=True):
+        find_fault = getattr(probe, "find_pace_fault", None)
+        if find_fault is not None and (fault := find_fault(plan.every)):
+            yield with_key(place, fault)
 
 
 def _variant(

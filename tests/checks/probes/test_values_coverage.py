@@ -11,7 +11,7 @@ from checks.compare import look
 from checks.compare.look import Comparison, choose_columns, look_again
 from checks.counting import AGAIN
 from checks.model import Outcome, Verdict, Verified
-from checks.probes.values import NAME, READ, Values
+from checks.probes.values import NAME, READ, SHORTEST_LAP, Values
 from checks.run import Check, run_probe
 from checks.world import Allowance, Range
 from pipeline.errors import SlowError, TooManyRowsError, UnreachableError
@@ -148,6 +148,16 @@ def test_rows_that_were_not_compared_in_time_are_unknown(world: FakeWorld) -> No
 
     assert [one.ruling.code for one in found] == ["behind"]
     assert "were not compared since" in found[0].ruling.reason
+    assert "UTC, not `within` 12h; if that stays so, increase `within`" in found[0].ruling.reason
+
+
+def test_the_shortest_lap_that_a_config_may_promise_is_kept(world: FakeWorld) -> None:
+    settings = {"ranges": 40, "within": SHORTEST_LAP * CYCLE}
+    cycles(world, 8, **settings)
+
+    found = cycles(world, 30, **settings)
+
+    assert {one.ruling.outcome for one in found} == {Outcome.PASS}
 
 
 def test_a_lap_that_begins_again_and_again_is_behind(world: FakeWorld) -> None:

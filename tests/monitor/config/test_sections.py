@@ -663,3 +663,39 @@ def test_a_plug_in_whose_field_has_no_type_is_a_fault_of_its_section() -> None:
     assert value is None
     (fault,) = faults
     assert fault.startswith("probes.odd: Odd has a field whose type is no setting: ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        pytest.param(
+            "within: 1s, every: 20s",
+            "within: 1s is shorter than 7 times `every` (20s); increase it to 140s",
+            id="less than a cycle",
+        ),
+        pytest.param(
+            "every: 1d, within: 1h",
+            "within: 1h is shorter than 7 times `every` (1d); increase it to 7d",
+            id="a slow pace",
+        ),
+        pytest.param(
+            "within: 30s, rotating: 2",
+            "within: 30s is shorter than 2 times `every` (20s); increase it to 40s",
+            id="the usual pace",
+        ),
+        pytest.param(
+            "overrides: [{tables: shop.a, within: 1m}]",
+            "overrides[0].within: 1m is shorter than 7 times `every` (20s); increase it to 140s",
+            id="some tables",
+        ),
+        pytest.param("every: 1d", None, id="a day, and the usual promise"),
+        pytest.param("within: 140s", None, id="seven cycles"),
+        pytest.param("within: 1s, ranges: 0", None, id="no lap"),
+    ],
+)
+def test_a_lap_of_values_is_no_shorter_than_its_cycles_allow(
+    settings: str, told: str | None
+) -> None:
+    found = faults(MINIMAL + f"probes: {{values: {{{settings}}}}}\n")
+
+    assert found == ([f"probes.values.{told}, or decrease `every`"] if told else [])
