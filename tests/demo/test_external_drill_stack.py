@@ -75,7 +75,7 @@ def start_drill(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[by
 def read_servers(servers: Servers) -> tuple[object, ...]:
     """What is on them: databases, topics, connectors."""
     with closing(KafkaAdminClient(bootstrap_servers=servers.kafka.bootstrap)) as admin:
-        topics = sorted(admin.list_topics())
+        topics = sorted(name for name in admin.list_topics() if not name.startswith("__"))
     return (servers.mysql.execute("SHOW DATABASES"), topics, servers.connect.connectors())
 
 
