@@ -9,12 +9,16 @@ base.
 ENDs that the change log dropped before they were judged leave the rest UNKNOWN, until newer bases
 of all shards have what they announced.
 
+After a pause there may be hours of ENDs, more than fit into memory.  They are judged in parts, one
+in each round, and it is UNKNOWN until the last part is judged.
+
 What was found short stays so when the change log no longer has its END, because its day was
 dropped or the log was put back. It cannot be counted again then, so only newer bases of all shards
 end it, or an END of it that lands again.
 
-Cannot see: changes that the collector never sent, and truncates and XA rows, which carry no
-transaction. Cannot decide: transactions that restarted at an event that the log does not show.
+Cannot see: changes that the collector never sent, extra events that land long after their END, and
+truncates and XA rows, which carry no transaction. Cannot decide: transactions that restarted at an
+event that the log does not show.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +39,7 @@ from checks.model import (
     Undecided,
 )
 from checks.run import Probe
-from checks.world import ShardBase, Transaction, World
+from checks.world import LogReader, ShardBase, Transaction, World
 from pipeline.model import Fence, Table
 
 
@@ -106,6 +110,8 @@ NAME = "completeness"
 ENDED, UNREPORTED = "ended", "untold"  # what was seen last of a table's transactions
 MOST_WRONG = 100  # batches with wrong transactions that are counted again, the oldest
 MOST_LOST = 1_000  # wrong transactions that are remembered one by one, the oldest
+MOST_BATCHES = 1_000  # that are judged in one round
+MOST_ENDS = 200_000  # of these batches, of all tables; some 0.5 kB each
 MOST_AGAIN = 1_000  # batches in which the place is looked for where a change log was put back
 GONE = -1  # batch of an END that the change log no longer has
 
@@ -166,6 +172,8 @@ class Promises:
     counted: tuple[LedgerEntry, ...] = ()
     advice: str = ""
     unjudged: str = ""
+    suspicious: bool = False
+    """Whether the next part can be judged at once."""
 
     @property
     def value(self) -> float:
@@ -197,15 +205,17 @@ class Completeness:
             return fences
         count = _count_since(table, world, memory)
         ended, found = world.clock(), count.tally
-        until, shown = memory["until"], _describe_newest(found, table, world, memory)
-        count.remember(table, world, after=until, shown=shown)
+        shown = _describe_newest(found, table, world, memory, count.until)
+        count.remember(table, world, memory, shown=shown)
         if shown == UNREPORTED:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
         unjudged = _describe_dropped(table, count.dropped)
         if not shown and not unjudged:
             return NotYet("no transaction has ended yet")
         counted, advice = count_minutes(count.new, ended), _advise(table, count.lost)
-        return Promises(fences, until, found, ended, counted, advice, unjudged)
+        left = count.describe_left(memory["until"])
+        why = unjudged or left
+        return Promises(fences, count.until, found, ended, counted, advice, why, bool(left))
 
     def judge(self, reading: Promises, past: Sequence[float]) -> Ruling:
         """Rule on the tally; history plays no part."""
@@ -229,25 +239,37 @@ class Completeness:
 class SettledCount:
     """What became of the transactions since the last judgement, and of those wrong before.
 
-    ``new`` are those that no count before had.  ``wrong`` are the batches that are counted again,
-    and ``rest`` those between which there are more: they are counted again when enough of the older
-    ones are good.  ``lost`` are the wrong transactions that are remembered.  ``dropped`` are
-    batches that were never judged and that no newer base makes good.
+    ``new`` are those that no count before had, up to batch ``until``.  ``wrong`` are the batches
+    that are counted again, and ``rest`` those between which there are more: they are counted again
+    when enough of the older ones are good.  ``lost`` are the wrong transactions that are
+    remembered.  ``dropped`` are batches that were never judged and that no newer base makes good.
     """
 
     new: Sequence[Transaction]
+    until: int
     tally: EventCount
     wrong: Sequence[int]
     rest: Sequence[int]
     lost: Sequence[WrongTransaction]
     dropped: DroppedBatches
 
-    def remember(self, table: Table, world: World, *, after: int, shown: str) -> None:
-        """Keep it, and that batches up to *after* are judged."""
-        memory = {"wrong": self.wrong, "rest": self.rest, "told": shown, "after": after}
+    def remember(
+        self, table: Table, world: World, before: Mapping[str, Any], *, shown: str
+    ) -> None:
+        """Keep it; what *before* said to judge remains so until all of it is."""
+        memory = {"wrong": self.wrong, "rest": self.rest, "told": shown, "after": self.until}
         if self.dropped.number:
             memory["dropped"] = [self.dropped.number, self.dropped.until]
-        _remember(table, world, memory, self.lost)
+        _remember(table, world, memory, self.lost, before if self.until < before["until"] else None)
+
+    def describe_left(self, until: int) -> str:
+        """Which batches up to *until* have yet to be judged; empty if none."""
+        if self.until < until:
+            return f"transactions are judged up to batch {self.until}, not yet up to {until}"
+        if self.rest and not self.wrong:
+            low, high = self.rest
+            return f"transactions of batches {low + 1} to {high} are not yet counted again"
+        return ""
 
 
 def _count_since(table: Table, world: World, memory: Mapping[str, Any]) -> SettledCount:
@@ -257,15 +279,16 @@ def _count_since(table: Table, world: World, memory: Mapping[str, Any]) -> Settl
     spans = [(end - 1, end) for end in memory["wrong"] if end > log.dropped]
     counted = [each for span in spans for each in log.transactions(table, *span, bases)]
     if rest and len(_wrong(count_events(counted))) < MOST_WRONG:
-        spans.append((rest[0], rest[1]))
-        counted += log.transactions(table, rest[0], rest[1], bases)
-        rest = []
-    after, until = max(memory["after"], log.dropped), memory["until"]
+        spans.append((rest[0], _limit_span(log, rest[0], rest[1])))
+        counted += log.transactions(table, *spans[-1], bases)
+        rest = _clip_span(rest, spans[-1][1])
+    after = max(memory["after"], log.dropped)
+    until = _limit_span(log, after, memory["until"])
     new = log.transactions(table, after, until, bases) if after < until else ()
     found = count_events((*counted, *new))
     wrong = _wrong(found)
     if more := wrong[MOST_WRONG:]:
-        rest = [rest[0] if rest else more[0] - 1, more[-1]]
+        rest = [min([*rest[:1], more[0] - 1]), max([*rest[1:], more[-1]])]
     known, every = _load_lost(memory), (*counted, *new)
     stated = {each.id: expected_events(each) for each in every}
     if memory.get("bases") != dump_parts(base_orders(table, world)):
@@ -286,7 +309,13 @@ def _count_since(table: Table, world: World, memory: Mapping[str, Any]) -> Settl
     dropped = _load_dropped(memory).with_more(memory["after"], log.dropped)
     if _is_below(table, bases, dropped.until):
         dropped = DroppedBatches(until=dropped.until)
-    return SettledCount(new, found, wrong[:MOST_WRONG], rest, lost, dropped)
+    return SettledCount(new, until, found, wrong[:MOST_WRONG], rest, lost, dropped)
+
+
+def _limit_span(log: LogReader, after: int, until: int) -> int:
+    """The newest batch up to *until* that is judged at once with the others above *after*."""
+    until = min(until, after + MOST_BATCHES)
+    return log.limit_ends(after, until, MOST_ENDS) if until > after + 1 else until
 
 
 def _find_uncounted(
@@ -356,12 +385,12 @@ def _wrong(found: EventCount) -> list[int]:
 
 
 def _describe_newest(
-    found: EventCount, table: Table, world: World, memory: Mapping[str, Any]
+    found: EventCount, table: Table, world: World, memory: Mapping[str, Any], until: int
 ) -> str:
-    """What the newest batches show of transactions; as before where they hold no change."""
+    """What newer batches up to *until* show of transactions; as before where none has a change."""
     if found != EventCount():
         return ENDED
-    if world.log().changes_without_transaction(table, memory["after"], memory["until"]):
+    if world.log().changes_without_transaction(table, memory["after"], until):
         return UNREPORTED
     return str(memory["told"])
 
@@ -405,15 +434,21 @@ def _load_lost(memory: Mapping[str, Any]) -> list[WrongTransaction]:
 
 
 def _remember(
-    table: Table, world: World, memory: Mapping[str, Any], lost: Sequence[WrongTransaction]
+    table: Table,
+    world: World,
+    memory: Mapping[str, Any],
+    lost: Sequence[WrongTransaction],
+    before: Mapping[str, Any] | None = None,
 ) -> None:
-    """Keep *memory*, and that what has landed by now is judged next."""
-    until = world.landed_batch()
-    more: dict[str, Any] = {"until": until, "incarnation": world.incarnation(until)}
+    """Keep *memory*, and that what has landed by now is judged next, or what *before* says."""
+    more = dict[str, Any]()
     if lost:
         more["lost"] = [one.dumps() for one in lost[:MOST_LOST]]
         more["bases"] = dump_parts(base_orders(table, world))
-    more["ended"] = world.clock().isoformat()
+    if before is None:
+        until, ended = world.landed_batch(), world.clock().isoformat()
+        before = {"until": until, "incarnation": world.incarnation(until), "ended": ended}
+    more |= {one: before.get(one) for one in ("until", "incarnation", "ended")}
     world.remember(table, NAME, {**memory, **more})
 
 

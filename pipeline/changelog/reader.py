@@ -187,6 +187,13 @@ class LogReader:
         reader = TransactionReader(self.pinned, self.lane, self.memory)
         return reader.of(table, range(after + 1, until + 1), bases)
 
+    def limit_ends(self, after: int, until: int, most: int) -> int:
+        """Newest batch up to *until* such that those above *after* have at *most* so many ENDs.
+
+        At least the first of them.
+        """
+        return TransactionReader(self.pinned, self.lane, self.memory).limit(after, until, most)
+
     def change_counts(self, table: Table, after: int, until: int) -> int:
         """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
         found = self.pinned.select(

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
@@ -156,6 +156,7 @@ class LogMemory:
     _ends: dict[int, Mapping[tuple[str, str], Sequence[Ended]]] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
     _spans: dict[int, Spans] = field(default_factory=dict)
+    _counts: dict[int, int] = field(default_factory=dict)
 
     def of(self, log: str, until: int, incarnation: FindIncarnation = unknown_incarnation) -> None:
         """Forget all unless this is the same *log*, and it has come to *until* since.
@@ -164,7 +165,7 @@ class LogMemory:
         """
         if self._log != log or until < self.until or incarnation(self.until) != self._incarnation:
             self.touches, self.emptied, self._ends, self._sizes = {}, {}, {}, {}
-            self._spans, self.keys = {}, {}
+            self._spans, self._counts, self.keys = {}, {}, {}
         self._log, self.until, self._incarnation = log, until, incarnation(until)
 
     def keep_keys(self, table: str, known: KnownKeys) -> None:
@@ -210,6 +211,18 @@ class LogMemory:
         found = {batch: self._spans[batch] for batch in wanted}
         for batch in sorted(self._spans)[:-MOST_SPANS]:
             del self._spans[batch]
+        return found
+
+    def counts(
+        self, batches: range, read: Callable[[Sequence[int]], Mapping[int, int]]
+    ) -> list[int]:
+        """How many ENDs each of *batches* has; *read* is asked for those that are not known."""
+        lacking = [batch for batch in batches if batch not in self._counts]
+        loaded = read(lacking) if lacking else {}
+        self._counts |= {batch: loaded.get(batch, 0) for batch in lacking}
+        found = [self._counts[batch] for batch in batches]
+        for batch in sorted(self._counts)[:-MOST_SPANS]:
+            del self._counts[batch]
         return found
 
     def _take(self, batches: range, read: Callable[[range], Iterator[Ended]]) -> None:
@@ -351,8 +364,26 @@ class TransactionReader:
         found: list[Transaction] = []
         for start in range(0, len(ends), ENDS_AT_ONCE):
             some = ends[start : start + ENDS_AT_ONCE]
-            found += self._stated(table, some, batches.start - LOOK_BACK, bases)
+            complete = self._complete_near(table, some)
+            found += complete.values()
+            left = [one for n, one in enumerate(some) if n not in complete]
+            if left:
+                found += self._stated(table, left, batches.start - LOOK_BACK, bases)
         return tuple(sorted(found, key=lambda tx: (tx.end_batch, tx.id)))
+
+    def limit(self, after: int, until: int, most: int) -> int:
+        """Newest batch up to *until* with at *most* so many ENDs above *after*; one batch fits."""
+        counts = self.memory.counts(range(after + 1, until + 1), self._read_counts)
+        fitting = sum(1 for _ in takewhile(lambda n: n <= most, accumulate(counts)))
+        return min(until, after + max(fitting, 1))
+
+    def _read_counts(self, batches: Sequence[int]) -> Mapping[int, int]:
+        found = self.pinned.select(
+            f"SELECT batch, count(*) AS n FROM t WHERE lane = {quote_literal(self.lane)}"  # noqa: S608
+            f" AND batch > {batches[0] - 1} AND batch <= {batches[-1]}"
+            f" AND op = {quote_literal(Op.END)}{self._own()} GROUP BY batch"
+        )
+        return {int(row["batch"]): int(row["n"]) for row in found}
 
     def _ends(self, table: Table, batches: range) -> list[Ended]:
         """Each batch's ENDs are read for the first table that asks, for all."""
@@ -396,29 +427,58 @@ class TransactionReader:
         sources = self.memory.sources
         return f" AND {among_sql('source', sources)}" if sources else ""
 
+    def _complete_near(self, table: Table, ends: Sequence[Ended]) -> dict[int, Transaction]:
+        """Those that are complete in batches near *ends*, by their index.
+
+        Rows may land long after END, so the others are looked for in all newer batches.  None where
+        the newest batch is near anyway.
+        """
+        first, last = (choose(end.batch for _, end in ends) for choose in (min, max))
+        if last + LOOK_BACK >= self.memory.until:
+            return {}
+        names = sorted({name for (_, name), _ in ends})
+        near = (
+            f"{self._rows(names)} AND batch > {first - LOOK_BACK} AND batch <= {last + LOOK_BACK}"
+        )
+        begins, landed = self._boundaries(near, Op.BEGIN), self._landed_of(table, near)
+        found = {}
+        for index, (key, end) in enumerate(ends):
+            compared = self._compared(table, self._sent(key, end, begins), landed)
+            if compared is not None and _before(begins, key, end):
+                found[index] = compared
+        return found
+
     def _stated(
         self, table: Table, ends: Sequence[Ended], since: int, bases: Mapping[str, ShardBase]
     ) -> Iterator[Transaction]:
-        ids = sorted({name for (_, name), _ in ends})
-        rows = f"lane = {quote_literal(self.lane)} AND {among_sql(TX, ids)}"
+        rows = self._rows(sorted({name for (_, name), _ in ends}))
         near = f"{rows} AND batch > {since}"
         begins = self._boundaries(near, Op.BEGIN)
         if all(_before(begins, *one) for one in ends):
             rows = near
         else:  # one began so long ago that all must be looked at
             begins = self._boundaries(rows, Op.BEGIN)
-        landed = self._landed(
-            f'{rows} AND {among_sql("op", ROWS)} AND t."table" = {quote_literal(table.name)}'
-        )
+        landed = self._landed_of(table, rows)
         unequal = []
         for key, end in ends:
             sent = self._sent(key, end, begins)
-            compared = sent.compared(sent.promised(table), landed.get(key, {}))
-            if sent.begun == 1 and compared.landed == compared.promised:
-                yield compared
-            else:
+            compared = self._compared(table, sent, landed)
+            if compared is None:
                 unequal.append(sent)
+            else:
+                yield compared
         yield from self._unequal(table, unequal, rows, landed, bases)
+
+    def _compared(
+        self, table: Table, sent: SentTransaction, landed: Mapping[TxKey, Landed]
+    ) -> Transaction | None:
+        """State it if it was begun once and is complete."""
+        compared = sent.compared(sent.promised(table), landed.get(sent.key, {}))
+        complete = sent.begun == 1 and compared.landed == compared.promised
+        return compared if complete else None
+
+    def _rows(self, ids: Sequence[str]) -> str:
+        return f"lane = {quote_literal(self.lane)} AND {among_sql(TX, ids)}"
 
     def _unequal(
         self,
@@ -509,10 +569,12 @@ class TransactionReader:
             )
         return boundaries
 
-    def _landed(self, rows: str) -> Mapping[TxKey, Landed]:
+    def _landed_of(self, table: Table, rows: str) -> Mapping[TxKey, Landed]:
         found = self.pinned.select(
             f"SELECT source, {TX} AS id, {EPOCH} AS epoch, shard, {DISTINCT} AS n FROM t"  # noqa: S608
-            f" WHERE {rows} GROUP BY source, {TX}, {EPOCH}, shard"
+            f" WHERE {rows} AND {among_sql('op', ROWS)}"
+            f' AND t."table" = {quote_literal(table.name)}'
+            f" GROUP BY source, {TX}, {EPOCH}, shard"
         )
         landed: dict[TxKey, dict[tuple[int, str], int]] = {}
         for row in found:

@@ -621,6 +621,10 @@ class FakeLog(LogReader):
             if event.op == Op.END and event.promised > below[event.tx]
         )
 
+    def limit_ends(self, after: int, until: int, most: int) -> int:
+        ended = [batch for batch, event in self.landed_events(after, until) if event.op == Op.END]
+        return max(ended[most] - 1, after + 1) if len(ended) > most else until
+
     def change_counts(self, table: Table, after: int, until: int) -> int:
         return sum(_is_change(event) for _, event in self.landed_events(after, until))
 

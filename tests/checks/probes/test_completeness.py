@@ -1,3 +1,5 @@
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -5,7 +7,7 @@ import pytest
 
 from alerts.causes import BEYOND_HELP
 from checks.ledger import EVENTS, LedgerEntry, LedgerState, minute_of
-from checks.model import NotYet, Outcome
+from checks.model import NotYet, Outcome, Verdict
 from checks.probes import completeness
 from checks.probes.completeness import (
     Completeness,
@@ -16,8 +18,9 @@ from checks.probes.completeness import (
     expected_events,
 )
 from checks.run import Check, run_probe
-from checks.world import Transaction
-from pipeline.model import Op, Shard
+from checks.world import ShardBase, Transaction
+from pipeline.model import Op, Shard, Table
+from pipeline.readings import NO_BASES
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeLog, FakeWorld, in_step
 
 
@@ -420,3 +423,114 @@ def test_batches_that_landed_since_a_change_log_was_put_back_are_judged(
 
     assert before[-1].outcome is Outcome.PASS
     assert outcomes(world, 3) == "FF"
+
+
+PARTS = 10_000
+
+
+def stand_still(world: FakeWorld, *lost: int) -> None:
+    """Some 10,000 batches land before the mirror goes on; of *lost* ones the row never lands."""
+    write_row(world, 1)
+    in_step("completeness", Completeness(), world, 2)
+    for id_ in range(2, PARTS + 2):
+        (lose if id_ in lost else FakeWorld.commit)(world, (Op.CREATE, ONE, id_))
+        world.land()
+    in_step("completeness", Completeness(), world, 1)  # what had landed before it stood still
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[range]:
+    """The batches of each count."""
+    found, count = list[range](), FakeLog.transactions
+
+    def noted(
+        log: FakeLog,
+        table: Table,
+        after: int,
+        until: int,
+        bases: Mapping[str, ShardBase] = NO_BASES,
+    ) -> tuple[Transaction, ...]:
+        found.append(range(after, until))
+        return count(log, table, after, until, bases)
+
+    monkeypatch.setattr(FakeLog, "transactions", noted)
+    return found
+
+
+def test_what_landed_while_a_table_stood_still_is_judged_in_parts_and_passes_after_the_last(
+    asked: list[range],
+) -> None:
+    world, check = FakeWorld(), Check("completeness", Completeness(), TABLE)
+    stand_still(world)
+    asked.clear()
+    found = list[Verdict]()
+    while not found or found[-1].ruling.outcome is Outcome.UNKNOWN:
+        world.catch_up()
+        verdict = run_probe(check, world)
+        assert isinstance(verdict, Verdict)
+        found.append(verdict)
+
+    *parts, last = found
+    assert len(parts) == PARTS // completeness.MOST_BATCHES
+    assert {(one.ruling.code, one.suspicious) for one in parts} == {("behind", True)}
+    assert parts[0].ruling.reason == (
+        f"transactions are judged up to batch {asked[0].stop}, not yet up to {asked[-1].stop}"
+    )
+    assert (last.ruling.outcome, last.suspicious) == (Outcome.PASS, False)
+    assert max(map(len, asked)) == completeness.MOST_BATCHES
+    assert sum(map(len, asked)) == asked[-1].stop - asked[0].start  # each batch once
+    assert sum(each.went_in[EVENTS] for one in found for each in one.counted) >= PARTS
+
+
+def test_a_part_has_no_more_ends_than_fit(
+    monkeypatch: pytest.MonkeyPatch, asked: list[range]
+) -> None:
+    monkeypatch.setattr(completeness, "MOST_ENDS", 300)
+    world = FakeWorld()
+    stand_still(world)
+    asked.clear()
+
+    assert set(outcomes(world, 5)) == {"U"}
+    assert {len(one) for one in asked} == {300}
+
+
+@pytest.mark.parametrize("lost", [2, PARTS // 2, PARTS + 1], ids=["first", "middle", "last"])
+def test_a_row_that_was_lost_in_any_part_is_found_and_stays(lost: int) -> None:
+    world = FakeWorld()
+    stand_still(world, lost)
+
+    found = outcomes(world, 14)
+
+    assert found == "U" * found.index("F") + "F" * (14 - found.index("F"))
+
+
+def test_after_a_restart_the_next_part_is_judged(asked: list[range]) -> None:
+    world = FakeWorld()
+    stand_still(world)
+    before = outcomes(world, 4)
+    again = FakeWorld(**vars(world) | {"memory": json.loads(json.dumps(world.memory))})
+    asked.clear()
+
+    assert (before, outcomes(again, 7)) == ("UUUU", "UUUUUUP")
+    assert asked[0].start > 4 * completeness.MOST_BATCHES
+
+
+def test_more_wrong_batches_than_one_part_has_are_counted_again_in_parts(
+    monkeypatch: pytest.MonkeyPatch, asked: list[range]
+) -> None:
+    monkeypatch.setattr(completeness, "MOST_WRONG", 2)
+    monkeypatch.setattr(completeness, "MOST_BATCHES", 5)
+    world = FakeWorld()
+    outcomes(world, 2)
+    for id_ in range(1, 30):
+        lose(world, (Op.CREATE, ONE if id_ < 28 else TWO, id_))
+        world.land()
+    lost = outcomes(world, 12)
+    world.snapshot(ONE)
+    asked.clear()
+    still = outcomes(world, 12)
+    world.snapshot(TWO)
+
+    assert (lost.strip("P"), still[-1], outcomes(world, 12)[-1]) == ("F" * 11, "F", "P")
+    assert "P" not in still
+    assert max(map(len, asked)) <= 5

@@ -129,6 +129,26 @@ def test_f48_the_ends_of_a_batch_are_read_once_for_all_tables(line: Line) -> Non
     assert "batch > 1 AND batch <= 2" in payloads[1]
 
 
+@pytest.mark.parametrize(
+    ("most", "until"),
+    [
+        pytest.param(0, 0, id="one batch at least"),
+        pytest.param(3, 0, id="no part of the next"),
+        pytest.param(4, 2, id="a batch without ENDs fits"),
+        pytest.param(99, 3, id="all"),
+    ],
+)
+def test_batches_are_limited_by_their_ends(line: Line, most: int, until: int) -> None:
+    for batch, many in enumerate([2, 2, 0, 1]):
+        row = key_change(Op.CREATE, 10 + batch, "k", batch)
+        write_changes(line.path, batch, [row, *[end_event(f"x{n}", t=1) for n in range(many)]])
+    reader = line.reader()
+
+    assert [reader.limit_ends(-1, 3, most) for _ in range(2)] == [until, until]
+    assert reader.limit_ends(0, 3, 99) == 3
+    assert len(line.asked) == 1
+
+
 def test_another_log_in_its_place_is_one_of_which_nothing_is_known(
     line: Line, tmp_path: Path
 ) -> None:

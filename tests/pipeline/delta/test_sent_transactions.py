@@ -368,6 +368,58 @@ def test_no_more_is_asked_than_is_needed(
     assert all(f"batch > {LONG - LOOK_BACK}" in one for one in near)
 
 
+def written_over(path: Path, batches: range, *, late: Sequence[int] = ()) -> None:
+    """One whole transaction in each batch; of *late* ones a row lands in the last batch only."""
+    for batch in batches:
+        rows = [begin_event(f"u:{batch}"), end_event(f"u:{batch}", orders_00=1)]
+        last = batch == batches[-1]
+        own = [batch] if batch not in late else []
+        for one in [*own, *(late if last else ())]:
+            (row,) = transaction_rows(1, one, 1)
+            rows.append({**row, "tx": {"id": f"u:{one}", "total_order": 1}})
+        write_changes(path, batch, rows)
+
+
+def read_long_ago(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], list[Transaction]]:
+    """Queries for rows and boundaries, and what they found in the first batches of a long log."""
+    queries, select = list[str](), SnapshotReader.select
+
+    def noted(pinned: SnapshotReader, query: str) -> list[dict[str, Any]]:
+        queries.append(query)
+        return select(pinned, query)
+
+    monkeypatch.setattr(SnapshotReader, "select", noted)
+    memory = LogMemory(("shop",), until=LONG)
+    found = transaction_reader(path, memory).of(TABLE, range(4), {})
+    return [one for one in queries if "t.tx['id'] IN" in one], [*found]
+
+
+def test_what_ended_long_ago_is_looked_for_near_it_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_over(tmp_path, range(5))
+
+    queries, found = read_long_ago(tmp_path, monkeypatch)
+
+    assert found == [Transaction(f"u:{n}", 1, 1, n) for n in range(4)]
+    assert len(queries) == 2
+    assert all(f"batch <= {3 + LOOK_BACK}" in one for one in queries)
+
+
+def test_a_row_that_landed_long_after_its_end_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_over(tmp_path, range(LOOK_BACK + 6), late=[2])
+
+    queries, found = read_long_ago(tmp_path, monkeypatch)
+
+    assert found == [Transaction(f"u:{n}", 1, 1, n) for n in range(4)]
+    assert "'u:2'" in queries[-1]
+    assert "'u:1'" not in queries[-1]
+
+
 def at_offset(offset: int, row: Row) -> Row:
     return {**row, "offset": offset}
 
