@@ -3,8 +3,8 @@
 Great Expectations validates each value by `jsonschema`, which matches with Python's `re`. There a
 pattern such as ``(a+)+$`` may need years for one value, and no other check of the process goes on
 meanwhile. RE2's time grows with the text alone. `suites` puts this module in the place of
-`jsonschema` in the metric of ``match_json_schema``, so it has the three names that are used there.
-Spark's workers import it by its name.
+`jsonschema` and `json` in the metric of ``match_json_schema``, so it has the names that are used
+there. Spark's workers import it by its name.
 
 A schema may name another draft for a part of it (``$schema``), and `jsonschema` would then leave
 these keywords out. So only the outermost name is read. A ``$ref`` to another document is never
@@ -36,7 +36,9 @@ __all__ = [
     "TooManyReferencesError",
     "ValidationError",
     "list_schema_patterns",
+    "loads",
     "require_own_references",
+    "require_schema",
     "validate",
 ]
 
@@ -109,6 +111,34 @@ def validate(instance: Any, schema: Any) -> None:
         raise ValidationError("the value does not meet the schema")
 
 
+def loads(text: Any) -> Any:
+    """Parse JSON; ValueError for `NaN` and `Infinity`, which only Python reads."""
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def require_schema(schema: Any) -> None:
+    """Refuse what is no JSON schema, also where only a reference leads to.
+
+    Raises:
+        ValueError: names the place, and says what to do.
+    """
+    targets = (
+        _find_part(schema, ref) for one in _list_parts(schema) for ref in _list_references(one)
+    )
+    for part in {id(one): one for one in (schema, *targets)}.values():
+        try:
+            validator_for(schema).check_schema(part, format_checker=None)
+        except SchemaError as error:
+            why = f"{error.json_path}: {error.message[:200]}"
+            raise ValueError(f"a fault, {why}; correct it") from error
+        except RecursionError as error:
+            raise ValueError("too many levels; write it with fewer") from error
+
+
 def _make_validator(schema: Any) -> Any:
     known = validator_for(schema)
     own = extend(
@@ -123,7 +153,7 @@ def _make_validator(schema: Any) -> Any:
             "uniqueItems": _unique_items,
         },
     )
-    own.check_schema(schema)
+    own.check_schema(schema, format_checker=None)  # it would read patterns by Python's `re`
     own.evolve = attrs.evolve  # its own takes another class for a part with a draft of its own
     return own(schema, registry=Registry())
 

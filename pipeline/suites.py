@@ -393,11 +393,13 @@ def _explain_patterns(each: ExpectationSettings) -> str:
         from pipeline.json_schema import (  # noqa: PLC0415  - needs jsonschema
             list_schema_patterns,
             require_own_references,
+            require_schema,
         )
 
         name = "json_schema"
         try:
             require_own_references(each.kwargs.get("json_schema"))
+            require_schema(each.kwargs.get("json_schema"))
             patterns = list(list_schema_patterns(each.kwargs.get("json_schema")))
         except ValueError as error:
             return f"kwargs.{name}: has {error}"
@@ -734,7 +736,8 @@ def _concluded(
         if "RecursionError" in str(result.exception_info):
             why = "a value is nested too deeply; exclude it with a row_condition"
         if "TooManyReferencesError" in str(result.exception_info):
-            why = "a value follows too many `$ref`s of its schema; let each level of it follow one"
+            why = "a value follows too many `$ref`s of its json_schema; where several parts of an "
+            why += "`allOf`, `anyOf` or `oneOf` have a `$ref` for the same property, keep one"
         return ExpectationResult(f"{text}: {why}", None, severity)
     unexpected = int(result.result.get("unexpected_count") or 0)
     count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
@@ -774,7 +777,8 @@ def _new_context() -> Any:
     from great_expectations.data_context.types import base  # noqa: PLC0415
 
     logging.getLogger(base.__name__).setLevel(logging.WARNING)  # its import sets another level
-    import_module(JSON_SCHEMA_METRIC).jsonschema = import_module("pipeline.json_schema")  # type: ignore[attr-defined]
+    metric, own = import_module(JSON_SCHEMA_METRIC), import_module("pipeline.json_schema")
+    vars(metric).update(json=own, jsonschema=own)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     return context

@@ -12,7 +12,9 @@ from pipeline.json_schema import (
     TooManyReferencesError,
     ValidationError,
     list_schema_patterns,
+    loads,
     require_own_references,
+    require_schema,
     validate,
 )
 
@@ -252,3 +254,35 @@ def test_a_schema_of_another_document_is_not_fetched() -> None:
             validate("a", {"$ref": f"http://127.0.0.1:{server.getsockname()[1]}/x"})
         with pytest.raises(BlockingIOError):
             server.accept()
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", '{"a": [Infinity]}'])
+def test_what_only_python_reads_is_no_json(text: str) -> None:
+    with pytest.raises(ValueError, match="is not JSON"):
+        loads(text)
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"type": "strng"}, "a fault, $.type: 'strng' is not"),
+        ({"properties": {"a": {"required": "a"}}}, "$.properties.a.required: 'a' is not of type"),
+        ({"$ref": "#/x/y", "x": {"y": {"minimum": "a"}}}, "$.minimum: 'a' is not of type"),
+        ({"$schema": OLD4, "required": []}, "$.required"),
+        ("text", "a fault, $: 'text' is not"),
+    ],
+)
+def test_what_can_never_be_evaluated_is_no_schema(schema: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        require_schema(schema)
+
+
+def test_a_pattern_that_only_re2_reads_is_one_of_a_schema() -> None:
+    schema = {"pattern": r"^\p{L}+$", "patternProperties": {r"\p{Lu}": False}}
+
+    require_schema(schema)
+
+    assert [is_valid(one, schema) for one in ("\u00e9", "1", {"a": 1}, {"A": 1})] == [
+        *(True, False),
+        *(True, False),
+    ]

@@ -815,13 +815,17 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
             "type": "expect_column_values_to_match_json_schema",
             "kwargs": {"column": "id", "json_schema": {"$ref": "http://127.0.0.1/x"}},
         },
+        {
+            "type": "expect_column_values_to_match_json_schema",
+            "kwargs": {"column": "id", "json_schema": {"type": "strng"}},
+        },
     ]
     probe = with_file(tmp_path, {**EXPORTED, "expectations": listed})
 
     found = list(probe.mistakes())
 
     at = f"suites: shop.*: {tmp_path}/orders.json: expectations"
-    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 7
+    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 8
     assert f"the nearest is {NOT_NULL}" in found[0]
     assert f"do not fit {NOT_NULL}: column is required, colum is unknown" in found[1]
     assert "write its value" in found[2]
@@ -829,6 +833,7 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
     assert "regex_list" in found[4]
     assert "kwargs.json_schema: RE2 cannot read '(?=a)b'" in found[5]
     assert "kwargs.json_schema: has a `$ref` to another document" in found[6]
+    assert "kwargs.json_schema: has a fault, $.type: 'strng' is not" in found[7]
     assert list(probe.column_mistakes("shop.orders", ("id", "e_mail"))) == [
         f"{at}[0].kwargs: shop.orders has no column 'email'; the nearest is e_mail; correct it"
     ]
@@ -900,7 +905,19 @@ def test_a_value_whose_references_double_at_each_level_is_unknown_and_says_so() 
     (found,) = evaluate_rows(rows, TABLE, [expect(kind, column="doc", json_schema=schema)])
 
     assert found.met is None
-    assert "a value follows too many `$ref`s of its schema; let each level" in found.text
+    assert "too many `$ref`s of its json_schema; where several parts of an `allOf`" in found.text
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity"])
+def test_what_is_no_json_is_unknown(text: str) -> None:
+    rows = pa.table({"id": [1, 2], "doc": ["1", text]})
+    asked = expect(
+        "expect_column_values_to_match_json_schema", column="doc", json_schema={"type": "number"}
+    )
+
+    (found,) = evaluate_rows(rows, TABLE, [asked])
+
+    assert found.met is None
 
 
 OWN = """
