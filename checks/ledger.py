@@ -32,6 +32,8 @@ from pipeline.model import Hop
 Counts = Mapping[str, int]
 """Op or term -> rows."""
 NO_COUNTS: Counts = {}
+EXTRA = " extra"
+"""Ends the name of an op whose rows came out of one merge too often, and of another too seldom."""
 LEDGER_HOPS = (Hop.COLLECTION, Hop.MERGE)
 """Hops that have a ledger, in the order in which a change passes them."""
 EVENTS = "events"
@@ -134,11 +136,21 @@ class LedgerEntry:
         return None if not wrong and (self.unknown or self.in_flight) else wrong
 
     def with_more(self, other: "LedgerEntry") -> "LedgerEntry":
-        """Both, of the same minute."""
+        """Both, of the same minute.
+
+        Rows that one of them has too many make up for none that the other lacks: they are counted
+        under a name of their own.
+        """
+        here, there = self.missing, other.missing
+        extra = {
+            op: -min(here[op], there[op]) for op in {*here} & {*there} if here[op] * there[op] < 0
+        }
+        apart = {f"{op}{EXTRA}": rows for op, rows in extra.items()}
+        apart |= {op: -rows for op, rows in extra.items()}
         return LedgerEntry(
             self.minute,
             _added(self.went_in, other.went_in),
-            _added(self.came_out, other.came_out),
+            _added(_added(self.came_out, other.came_out), apart),
             _added(self.explained, other.explained),
             _added(self.in_flight, other.in_flight),
             self.unknown or other.unknown,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from checks.ledger import (
+    EXTRA,
     MOST_MINUTES_SHOWN,
     LandedBatch,
     LedgerEntry,
@@ -16,6 +17,7 @@ from checks.ledger import (
     NewBase,
     Recorded,
     Residual,
+    add_entries,
     count_in_flight,
     find_proof,
     group_residuals,
@@ -226,3 +228,20 @@ def test_a_minute_that_was_made_good_shows_only_what_is_lost_after_that() -> Non
     again = good.with_more(lost(7, LATER, u=1))
     assert (again.state, again.missing) == (LedgerState.RESIDUAL, {"u": 1})
     assert again.found == LATER
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_row_too_many_of_one_merge_makes_up_for_none_that_another_lost(
+    order: tuple[int, ...],
+) -> None:
+    parts = [
+        LedgerEntry(7, {"c": 5}, {"c": 4}, found=LATER),
+        LedgerEntry(7, {"c": 1}, {"c": 3}, found=LATER),
+        LedgerEntry(7, {"c": 2}, {"c": 2}),
+    ]
+
+    (both,) = add_entries(parts[n] for n in order)
+
+    assert (both.state, both.residual) == (LedgerState.RESIDUAL, 3)
+    assert both.missing == {"c": 1, f"c{EXTRA}": -2}
+    assert both.with_proof("a base").state is LedgerState.MADE_GOOD
