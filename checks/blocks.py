@@ -160,19 +160,22 @@ def find_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
 def find_shown_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     """As :func:`find_blocks`: of each finding ``MOST_KEYS`` reasons, and how many more there are.
 
-    One finding may name a thousand rows, each with a waiver id of its own.
+    One finding may name a thousand rows, each with a waiver id of its own.  Residuals of a table
+    are one finding.
     """
     found = dict[tuple[str, str], list[Reason]]()
     for one in find_blocks(inputs, gating):
-        found.setdefault((one.code, one.text), []).append(one)
+        alike = one.code == "residual" and one.id
+        found.setdefault((one.code, "" if alike else one.text), []).append(one)
     return tuple(one for own in found.values() for one in _shorten(own))
 
 
 def _shorten(reasons: Sequence[Reason]) -> Iterator[Reason]:
-    """The first of *reasons*, which differ in their ids alone, and the number of the others."""
+    """The first of *reasons* of one finding, and the number of the others, which have no id."""
     yield from reasons[:MOST_KEYS]
     if rest := reasons[MOST_KEYS:]:
-        more = f"{len(rest)} more keys or ranges of this finding block, too"
+        what = "residuals" if rest[0].code == "residual" else "keys or ranges of this finding"
+        more = f"{len(rest)} more {what} block, too"
         yield Reason(rest[0].code, f"{more}: {rest[0].text}", cause=rest[0].cause)
 
 
@@ -400,7 +403,7 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
         yield Reason("unbalanced", text, f"unbalanced:{table.name}@{inputs.residual}")
     for one in inputs.losses.residuals:
         text = f"{one.text} went in and did not come out; {_advice(table)}"
-        yield Reason("residual", text, f"{LEDGER}:{table.name}:{one.key}")
+        yield Reason("residual", text, f"{LEDGER}:{table.name}:{one.key}" if one.whole else "")
     if inputs.losses.more:
         text = f"{inputs.losses.more} more rows of the ledger did not come out; {_advice(table)}"
         yield Reason("residual", text)

@@ -170,13 +170,15 @@ class Residual:
     """Rows that went into *hop* and did not come out, of one merge that was compared ``at``.
 
     ``missing`` is by minute, ascending, and op, as an entry has it. No row of it is of a batch
-    above ``batch``, the newest that was compared in these minutes.
+    above ``batch``, the newest that was compared in these minutes. It is not ``whole`` if it may
+    have more minutes, which were not read: so nobody may waive it.
     """
 
     hop: Hop
     at: datetime
     missing: Mapping[int, Counts]
     batch: int = -1
+    whole: bool = True
 
     @property
     def key(self) -> str:

@@ -38,7 +38,7 @@ from alerts.outbox import ChannelHealth
 from alerts.round import AlertSettings, Round, settle_round
 from checks.blocks import Inputs, Pause, rule_pause_length
 from checks.ledger import LEDGER
-from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.model import MOST_KEYS, Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
 from monitor.board import STALE, Board, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
 from monitor.config.model import DiskSettings
@@ -319,8 +319,9 @@ def _standing(reasons: Sequence[Reason]) -> Ruling:
     if not reasons:
         return GOOD
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-    ids = tuple(reason.id for reason in reasons if reason.id)[:20]
-    return Ruling(Outcome.FAIL, f"{reasons[0].text}{more}", reasons[0].code, ids)
+    ids = tuple(reason.id for reason in reasons if reason.id)
+    text, rest = f"{reasons[0].text}{more}", len(ids[MOST_KEYS:])
+    return Ruling(Outcome.FAIL, text, reasons[0].code, ids[:MOST_KEYS], rest)
 
 
 PATIENCE = timedelta(minutes=5)  # a rate limit or a digest may hold a message for a minute or two

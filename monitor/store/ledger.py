@@ -292,11 +292,14 @@ class Ledger:
         for (table, hop), rows in lost:
             own_hop = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == hop)
             wrong = and_(own_hop, ledger_minutes.c.residual != 0)
-            query = select(ledger_minutes).where(wrong).order_by(ledger_minutes.c.minute)
+            oldest = (ledger_minutes.c.found, ledger_minutes.c.minute)
+            query = select(ledger_minutes).where(wrong).order_by(*oldest)
             read = self.database.decoded(query.limit(MOST_LOST), ledger_minutes, _entry, _lost_rows)
             entries = [one for one in read if isinstance(one, LedgerEntry)]
             unread = sum(one for one in read if isinstance(one, int))
             own = group_residuals(Hop(hop), entries) if entries else ()
+            if own and len(read) == MOST_LOST:  # the newest may go on
+                own = (*own[:-1], replace(own[-1], whole=False))
             known = unread + sum(one.rows for one in own)
             more = max(rows - known, 0)  # a merge may have come between
             before = found.get(table, NO_LOSSES)

@@ -24,12 +24,13 @@ from checks.blocks import (
     waiver_id_of_text,
     waivers_of,
 )
+from checks.ledger import Residual, TableLosses
 from checks.model import Reason, Verdict
 from checks.readiness import assess
-from monitor.observe.system_checks import given_up_id
+from monitor.observe.system_checks import given_up_id, of_standstills
 from pipeline.apply.foreign_commits import waiver_id
 from pipeline.checkpoint import Existence, Gap, Quarantine
-from pipeline.model import Missing, Order, Shard, Stage, Table
+from pipeline.model import Hop, Missing, Order, Shard, Stage, Table
 from pipeline.reports import Hold
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts, describe_source
 from pipeline.sources.source import SourceDescription
@@ -334,6 +335,45 @@ def test_a_finding_of_many_rows_gives_some_reasons_and_counts_the_others() -> No
         "",
         "10 more keys or ranges of this finding block, too",
     )
+
+
+def residuals(number: int) -> TableLosses:
+    at = datetime(2026, 3, 28, 12, tzinfo=UTC)
+    found = (Residual(Hop.MERGE, at + timedelta(minutes=n), {n: {"c": 1}}) for n in range(number))
+    return TableLosses(tuple(found), more=5)
+
+
+def test_many_residuals_give_some_reasons_and_count_the_others() -> None:
+    losses = residuals(600)
+    ids = [f"ledger:{TABLE.name}:{one.key}" for one in losses.residuals]
+
+    *named, last, more = find_shown_blocks(inputs(losses=losses), GATING)
+    later = find_shown_blocks(inputs(losses=losses, waived=frozenset(ids[:20])), GATING)
+
+    assert [one.id for one in named] == ids[:20]
+    assert (last.id, last.text.partition(":")[0]) == ("", "580 more residuals block, too")
+    assert (more.id, more.text.partition(";")[0]) == (
+        "",
+        "5 more rows of the ledger did not come out",
+    )
+    assert [one.id for one in later[:20]] == ids[20:40]
+
+
+def test_an_incident_of_many_residuals_says_how_many_it_does_not_name() -> None:
+    reasons = find_blocks(inputs(losses=residuals(600)), GATING)
+
+    (ledger,) = [v for v in of_standstills(TABLE.name, reasons, NOW) if v.check == "ledger"]
+
+    assert (len(ledger.ruling.keys), ledger.ruling.more) == (20, 580)
+    assert ledger.ruling.is_cut_off
+
+
+def test_a_residual_that_may_go_on_cannot_be_waived() -> None:
+    (one,) = residuals(1).residuals
+
+    (found,) = find_blocks(inputs(losses=TableLosses((replace(one, whole=False),))), GATING)
+
+    assert (found.code, found.id) == ("residual", "")
 
 
 def test_f103_rows_that_no_waiver_names_block() -> None:

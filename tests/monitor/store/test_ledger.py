@@ -303,6 +303,33 @@ def test_a_merge_between_sum_and_rows_leaves_no_negative_rest(
     assert store.ledger.losses()[T].more == 0
 
 
+def test_a_residual_whose_minutes_are_not_all_read_is_not_whole(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a waiver of it would cover minutes that nobody has seen."""
+    monkeypatch.setattr(ledger, "MOST_LOST", 4)
+    for batch, minutes in enumerate([("9",), ("5", "6", "7", "8")]):
+        land(store, batch, {minute: {"c": 1} for minute in minutes})
+        at = NOW + timedelta(minutes=batch)
+        store.ledger.add_merges("main", [merge(batch - 1, batch, {})], at)
+
+    first, second = store.ledger.losses()[T].residuals
+    assert (list(first.missing), first.whole) == ([9], True)
+    assert (list(second.missing), second.whole, store.ledger.losses()[T].more) == (
+        *([5, 6, 7], False),
+        1,
+    )
+
+    store.ledger.make_good(T, (first, "a base"))
+
+    (left,) = store.ledger.losses()[T].residuals
+    assert not left.whole, "there may be more"
+    monkeypatch.setattr(ledger, "MOST_LOST", 5)
+    store.ledger.make_good(T)
+    (left,) = store.ledger.losses()[T].residuals
+    assert (list(left.missing), left.whole) == ([5, 6, 7, 8], True)
+
+
 def test_a_batch_is_given_up_once_too_many_landed_after_it(
     store: ServiceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
