@@ -251,8 +251,9 @@ class Altered:
     """The clauses of one ALTER TABLE.
 
     ``to`` is the new name.  ``described`` if it is about columns or keys, so that the collector
-    must tell the table's columns; ``rebuilds`` if it is about more than indexes, the table's comment
-    and new partitions, so that rows may be written again.  ``left`` are names that columns lose, dropped or renamed.
+    must tell the table's columns; ``rebuilds`` if it is about more than indexes, the table's
+    comment and new partitions, so that rows may be written again.  ``left`` are names that columns
+    lose, dropped or renamed.
     ``doubts`` say why rows may hold other values, or be others, than the columns show.
     ``emptied`` if all rows go.  ``others`` are tables that rows go to or come from.
     """
@@ -360,7 +361,8 @@ def _is_light(words: Words) -> bool:
 
     MySQL's manual, Online DDL Operations. New partitions of a HASH or KEY take rows from others.
     """
-    first, second, *more = (*(word.upper for word in words[:5]), "", "", "", "")
+    names = [word.upper for word in words[:5]] + [""] * 4
+    first, second, more = names[0], names[1], names[2:]
     if (first, second) == ("ADD", "PARTITION"):
         return more[0] == "(" or more[:3] == ["IF", "NOT", "EXISTS"]
     if first == "ALGORITHM":
