@@ -138,8 +138,8 @@ class LedgerEntry:
     def with_more(self, other: "LedgerEntry") -> "LedgerEntry":
         """Both, of the same minute.
 
-        Rows that one of them has too many make up for none that the other lacks: they are counted
-        under a name of their own.
+        Rows that one of them has too many make up for no missing rows of the other: they are
+        counted under a name of their own.
         """
         here, there = self.missing, other.missing
         extra = {
@@ -171,7 +171,7 @@ class Residual:
 
     ``missing`` is by minute, ascending, and op, as an entry has it. No row of it is of a batch
     above ``batch``, the newest that was compared in these minutes. It is not ``whole`` if it may
-    have more minutes, which were not read: so nobody may waive it.
+    have more minutes, which were not read: so it cannot be waived.
     """
 
     hop: Hop
