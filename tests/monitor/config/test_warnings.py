@@ -154,7 +154,9 @@ def test_f190_what_is_none_is_not_warned_of(more: str) -> None:
 def suite(tmp_path: Path) -> Path:
     """A file of a suite that expects something."""
     path = tmp_path / "suite.json"
-    path.write_text('{"expectations": [{"type": "expect_column_to_exist"}]}', encoding="utf-8")
+    path.write_text(
+        '{"expectations": [{"type": "expect_column_values_to_not_be_null"}]}', encoding="utf-8"
+    )
     return path
 
 
@@ -179,6 +181,7 @@ def test_a_suite_without_an_expectation_is_warned_of(suite: Path, at: str, secti
 ORDERS = "tables: [{shards: 's\\.o', table: shop.orders}]\n"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("gate", ["", ", gate: true"])
 def test_a_suite_for_a_table_that_there_may_not_be_is_warned_of_with_its_key(
     suite: Path, gate: str
@@ -271,6 +274,28 @@ def test_settings_of_a_probe_without_effect_are_warned_of(section: str, told: st
     assert len(plain) == len(overridden) == len(shared) == bool(told)
     for found, at in ((plain, ""), (overridden, "overrides[0]."), (shared, "overrides[0].")):
         assert all(one.startswith(f"probes.{name}.{at}{told}") for one in found)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("kind", "severity", "told"),
+    [
+        ("expect_column_values_to_not_be_null", "critical", 0),
+        ("expect_column_values_to_not_be_null", "warning", 1),
+        ("expect_table_row_count_to_equal", "critical", 1),
+    ],
+)
+def test_a_gate_that_can_hold_nothing_is_warned_of(
+    tmp_path: Path, kind: str, severity: str, told: int
+) -> None:
+    one = f'{{"type": "{kind}", "severity": "{severity}"}}'
+    path = tmp_path / "gate.json"
+    path.write_text(f'{{"expectations": [{one}]}}', encoding="utf-8")
+
+    for suite in (f"suite: [{one}]", f"suites: {{'shop.*': {path}}}"):
+        found = doubts(f"probes: {{expectations: {{gate: true, {suite}}}}}")
+        assert len(found) == told
+        assert all(each.startswith("probes.expectations.gate: has no effect w") for each in found)
 
 
 def test_exceptions_to_named_columns_are_warned_of() -> None:
