@@ -345,6 +345,9 @@ def _unfit(each: ExpectationSettings) -> str:
         close = get_close_matches(each.type, known, n=1)
         near = f"; the nearest is {close[0]}" if close else ""
         return f"type: no expectation {each.type!r}{near}"
+    least, most = each.kwargs.get("min_value"), each.kwargs.get("max_value")
+    if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
+        return "kwargs: min_value is above max_value; correct them"
     return _explain_patterns(each)
 
 

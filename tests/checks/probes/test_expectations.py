@@ -759,6 +759,26 @@ def test_a_path_or_a_depth_that_no_suite_has_is_refused(
     assert says in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "least", "most", "is_mistake"),
+    [
+        (BETWEEN, 5, 1, True),
+        (BETWEEN, 1.5, 1, True),
+        ("expect_column_value_lengths_to_be_between", 5, 1, True),
+        (BETWEEN, 1, 1, False),
+        (BETWEEN, 5, None, False),
+    ],
+)
+def test_bounds_that_no_number_is_between_are_a_mistake(
+    kind: str, least: float, most: float | None, *, is_mistake: bool
+) -> None:
+    asked = expect(kind, column="id", min_value=least, max_value=most)
+
+    found = list(find_mistakes([asked]))
+
+    assert found == [(0, "kwargs: min_value is above max_value; correct them")][:is_mistake]
+
+
 def test_what_asks_for_columns_is_no_mistake_without_them() -> None:
     asks = [
         expect("expect_column_to_exist", column="gone"),
