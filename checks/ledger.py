@@ -111,11 +111,6 @@ class LedgerEntry:
         return {op: rows for op, rows in lost.items() if rows}
 
     @property
-    def uncounted(self) -> bool:
-        """Whether it says only that the minute is unknown."""
-        return self == LedgerEntry(self.minute, unknown=True, batch=self.batch)
-
-    @property
     def state(self) -> LedgerState:
         """The gravest that is true of a part of it."""
         if self.missing:

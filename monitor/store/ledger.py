@@ -1,8 +1,8 @@
 """Stores the ledger: rows by minute, table, op and hop, and what is still on its way.
 
 Batches wait in ``ledger_open`` until a merge has reached them. Then they are compared, once, and
-only the minutes stay. What was compared is stored in one transaction, with the batch up to which
-it was. A report that is missing leaves its batches UNKNOWN: nothing counts it as a loss.
+only the minutes stay. Each report is stored in one transaction. A report that is missing leaves
+its batches UNKNOWN: nothing counts it as a loss.
 
 Balanced and unknown minutes stay for some hours, minutes that were made good for 42 days. Residuals
 stay until they are made good, so that none ends by its age. What was proven stays proven: the proof
@@ -35,7 +35,6 @@ from sqlalchemy import (
     and_,
     case,
     delete,
-    exists,
     func,
     insert,
     or_,
@@ -90,18 +89,6 @@ class CountedHop:
     at: datetime
     entries: tuple[LedgerEntry, ...] = ()
     proven: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """``entries`` of a merge and its batches, which ``passed`` finds, and what was known then."""
-
-    merge: MergeReport
-    recorded: Recorded
-    settled: int
-    entries: tuple[LedgerEntry, ...]
-    batches: int
-    passed: ColumnElement[bool]
 
 
 @dataclass(eq=False)
@@ -186,9 +173,9 @@ class Ledger:
     def add_merges(self, lane: str, merges: Iterable[MergeReport], at: datetime) -> None:
         """Compare each merge with the batches it covers; one that was compared changes nothing.
 
-        Few tables are one transaction. Many batches of a table are read and compared before its
-        transaction, and deleted after it, so that other writers wait for a moment only.  Never
-        call it inside a transaction: a reader would miss what is not committed yet.
+        Few tables are one transaction, and one alone that had many batches to wait for, so that
+        other writers wait for a moment only.  Never call it inside a transaction: a reader would
+        miss what is not committed yet.
         """
         new = [one for one in merges if one.since is not None and one.hold is None]
         if not new and not self._early:
@@ -198,23 +185,15 @@ class Ledger:
             waiting = deque((*self._early.values(), *new))
             while waiting:
                 began, tables, compared = time.monotonic(), list[str](), 0
-                many: MergeReport | None = None
                 with self.database.write() as connection:
                     recorded = self._recorded(lane)
-                    while waiting and len(tables) < _TOGETHER and compared < _COMPARED and not many:
+                    while waiting and len(tables) < _TOGETHER and compared < _COMPARED:
                         one = waiting.popleft()
                         tables.append(one.table)
                         if one.batch > recorded.last or one.table in early:
                             early[one.table] = one  # of two, the one before becomes unknown
-                        elif found := self._compare(lane, one, recorded, at, most=_COMPARED):
-                            compared += found.batches
-                            if found.batches > _COMPARED:
-                                many = one
-                            else:
-                                self._store(connection, lane, found, at)
-                                connection.execute(delete(ledger_open).where(found.passed))
-                if many is not None and not self._settle_many(lane, many, at):
-                    waiting.appendleft(many)
+                        else:
+                            compared += self._settle(connection, lane, one, recorded, at)
                 self._note_changed(tables)
                 if waiting:  # the lock is not fair, and a waiting writer would not get it otherwise
                     time.sleep(min(time.monotonic() - began, LONG))
@@ -224,7 +203,7 @@ class Ledger:
         """Return hop -> entries of *table* in minutes ``[since, until)``, ascending."""
         own = ledger_minutes.c.table == table
         when = and_(own, ledger_minutes.c.minute >= since, ledger_minutes.c.minute < until)
-        flying = count_in_flight(self._open(and_(ledger_open.c.table == table, _is_waiting())))
+        flying = count_in_flight(self._open(ledger_open.c.table == table))
         found = dict[Hop, list[LedgerEntry]]()
         for hop in LEDGER_HOPS:
             found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == hop.value))
@@ -365,69 +344,32 @@ class Ledger:
         found = self.database.decoded(query, ledger_reach, _recorded_in, lambda _: UNREAD)
         return found[0] if found else Recorded()
 
-    def _compare(
+    def _settle(
         self,
+        connection: Connection,
         lane: str,
         merge: MergeReport,
         recorded: Recorded,
         at: datetime,
-        *,
-        most: int | None = None,
-    ) -> "_Comparison | None":
-        """Compare *merge* with its batches; None if that was done: it is reported again.
-
-        If it has more than *most* batches, nothing is compared.
-        """
+    ) -> int:
+        """Compare *merge* with its batches; return how many there were."""
         table, account = merge.table, merge.account
-        settled, known = self._recorded(lane, table).last, recorded
-        reached = settled
+        settled = self._recorded(lane, table).last
         if settled > recorded.last or recorded == UNREAD:  # which batches it had is not known
-            settled, known = -1, UNREAD
+            settled, recorded = -1, UNREAD
         if merge.since is None or merge.batch <= settled:
-            return None
+            return 0  # a merge is reported again after a restart
         merged = MergedBatches(merge.since, merge.batch, at, account.minutes, account.explained)
         own = and_(ledger_open.c.lane == lane, ledger_open.c.table == table)
         passed = and_(own, ledger_open.c.batch <= merge.batch)
-        waited = and_(passed, ledger_open.c.batch > settled)
         unread = and_(own, func.typeof(ledger_open.c.batch) != "integer")  # it may be any
-        landed = self._open(or_(waited, unread), merge.batch, most)
-        whole = most is None or len(landed) <= most
-        entries = settle_merge(merged, landed, known, settled) if whole else ()
-        return _Comparison(merge, recorded, reached, entries, len(landed), passed)
-
-    def _settle_many(self, lane: str, merge: MergeReport, at: datetime) -> bool:
-        """Compare *merge* with many batches while others may write; False: compare it again.
-
-        Only what balances or is missing is one transaction.  Minutes that are unknown are stored
-        before it, because to store them twice changes nothing.
-        """
-        one = self._compare(lane, merge, self._recorded(lane), at)
-        if one is None:
-            return True
-        uncounted = [entry for entry in one.entries if entry.uncounted]
-        for start in range(0, len(uncounted), _AT_ONCE):
-            began = time.monotonic()
-            with self.database.write() as connection:
-                self._add(connection, merge.table, uncounted[start : start + _AT_ONCE], at)
-            time.sleep(min(time.monotonic() - began, LONG))
-        counted = tuple(entry for entry in one.entries if not entry.uncounted)
-        with self.database.write() as connection:
-            if not self._is_known(lane, one):
-                return False
-            self._store(connection, lane, replace(one, entries=counted), at)
-        delete_rows(self.database, ledger_open, one.passed)
-        return True
-
-    def _is_known(self, lane: str, one: "_Comparison") -> bool:
-        """Tell whether all that *one* was compared with is as it was: batches may have come."""
-        now, reached = self._recorded(lane), self._recorded(lane, one.merge.table)
-        same = now.first == one.recorded.first and now.last >= one.recorded.last
-        return same and reached.last == one.settled
-
-    def _store(self, connection: Connection, lane: str, one: "_Comparison", at: datetime) -> None:
-        if one.entries:
-            self._add(connection, one.merge.table, one.entries, at)
-        _reach(connection, lane, one.merge.table, -1, one.merge.batch)
+        landed = self._open(or_(passed, unread), merge.batch)
+        new = settle_merge(merged, landed, recorded, settled)
+        if new:
+            self._add(connection, table, new, at)
+        connection.execute(delete(ledger_open).where(passed))
+        _reach(connection, lane, table, -1, merge.batch)
+        return len(landed)
 
     def _add(
         self, connection: Connection, table: str, new: Sequence[LedgerEntry], at: datetime
@@ -461,26 +403,15 @@ class Ledger:
         near = and_(*_of_hop(table, hop), minute >= min(wanted), minute <= max(wanted))
         return {one.minute: one for one in self._minutes(near) if one.minute in wanted}
 
-    def _open(
-        self, which: ColumnElement[bool], unread: int = 0, most: int | None = None
-    ) -> list[LandedBatch]:
-        """Return open batches, one above *most*; *unread* numbers one whose own is unreadable."""
+    def _open(self, which: ColumnElement[bool], unread: int = 0) -> list[LandedBatch]:
+        """Return open batches; *unread* is the number of one whose own is unreadable."""
         query = select(ledger_open).where(which).order_by(ledger_open.c.batch)
-        query = query if most is None else query.limit(most + 1)
         salvage = partial(_unread_batch, otherwise=unread)
         return self.database.decoded(query, ledger_open, _landed, salvage)
 
     def _minutes(self, which: ColumnElement[bool]) -> list[LedgerEntry]:
         query = select(ledger_minutes).where(which)
         return self.database.decoded(query, ledger_minutes, _entry, _unread_minute)
-
-
-def _is_waiting() -> ColumnElement[bool]:
-    """Batches that no merge was compared with; others are about to be deleted."""
-    same = and_(
-        ledger_reach.c.lane == ledger_open.c.lane, ledger_reach.c.table == ledger_open.c.table
-    )
-    return ~exists().where(same, ledger_reach.c.last >= ledger_open.c.batch)
 
 
 def _of_hop(table: str, hop: Hop) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

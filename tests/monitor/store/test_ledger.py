@@ -1,27 +1,19 @@
 """Reports of landings and merges become a ledger, in any order of their arrival."""
 
-import json
 import sqlite3
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from sqlalchemy import ColumnElement, Connection, event, text
 
-from checks.ledger import (
-    COUNTING_CHECK,
-    EVENTS,
-    LedgerEntry,
-    LedgerState,
-    TableLosses,
-    settle_merge,
-)
+from checks.ledger import COUNTING_CHECK, EVENTS, LedgerEntry, LedgerState, TableLosses
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store import ledger
 from monitor.store.history import HISTORY
-from monitor.store.ledger import KEPT, MOST_RESIDUAL, UNREADABLE
+from monitor.store.ledger import KEPT, MOST_RESIDUAL, UNREADABLE, Ledger
 from monitor.store.store import ServiceStore
 from pipeline.minute_counts import MinuteCounts
 from pipeline.model import Account, Hop
@@ -401,113 +393,31 @@ def test_a_merge_of_many_tables_is_several_short_transactions(store: ServiceStor
     assert len(store.ledger.residuals()) == 60
 
 
-def wait(store: ServiceStore, batches: int, tables: int = 1, *, minutes: int = 1) -> list[str]:
-    """Let *batches* of *tables*, each with a row of one of *minutes*, wait for a merge."""
-    names = [f"shop.t{number}" for number in range(tables)]
-    rows = [
-        {"of": name, "batch": batch, "counts": json.dumps({str(7 + batch % minutes): {"c": 1}})}
-        for name in names
-        for batch in range(batches)
-    ]
+def wait(store: ServiceStore, *tables: str) -> None:
+    """Let 600 batches of each of *tables*, each with one row, wait for a merge."""
+    rows = [{"of": name, "batch": batch} for name in tables for batch in range(600)]
     with store.write() as connection:
-        query = "INSERT INTO ledger_open VALUES ('main', :of, :batch, 0, :counts)"
+        counts = """'{"7": {"c": 1}}'"""
+        query = f"INSERT INTO ledger_open VALUES ('main', :of, :batch, 0, {counts})"
         connection.execute(text(query), rows)
-        reach = f"INSERT INTO ledger_reach VALUES ('main', '', 0, {batches - 1})"
-        connection.execute(text(reach))
-    return names
+        connection.execute(text("INSERT INTO ledger_reach VALUES ('main', '', 0, 599)"))
 
 
-def record_writes(store: ServiceStore) -> list[list[tuple[str, int]]]:
-    """The statements of each transaction that writes from now on, and how many rows each has."""
-    found, own = list[list[tuple[str, int]]](), dict[int, list[tuple[str, int]]]()
-
-    def note(
-        connection: Connection, _: object, statement: str, rows: object, *more: object
-    ) -> None:
-        key = id(connection.connection.driver_connection)
-        if statement.startswith("BEGIN"):
-            own.pop(key, None)
-        if statement == "BEGIN IMMEDIATE":
-            found.append(own.setdefault(key, []))
-        if key in own:
-            own[key].append((statement, len(rows) if isinstance(rows, list) else 1))
-
-    event.listen(store.ledger.database.engine, "before_cursor_execute", note)
-    return found
-
-
-def test_a_table_with_many_waiting_batches_is_compared_while_others_may_write(
+def test_a_merge_of_tables_with_many_waiting_batches_is_a_transaction_for_each(
     store: ServiceStore,
 ) -> None:
-    tables = wait(store, 600, 3)
-    written = record_writes(store)
+    tables = [f"shop.t{number}" for number in range(3)]
+    wait(store, *tables)
+    begun = list[str]()
+    engine = store.ledger.database.engine
+    event.listen(engine, "before_cursor_execute", lambda *call: begun.append(call[2]))
 
-    merges = [replace(merge(-1, 599, {"7": {"c": 600}}), table=name) for name in tables]
+    all_read = {"7": {"c": 600}}
+    merges = [replace(merge(-1, 599, all_read), table=name) for name in tables]
     store.ledger.add_merges("main", merges, NOW)
 
+    assert [one for one in begun if one.startswith("BEGIN")] == ["BEGIN IMMEDIATE"] * 3
     assert store.ledger.residuals() == {(name, Hop.MERGE.value): 0 for name in tables}
-    waiting = [sql for own in written for sql, _ in own if "FROM ledger_open" in sql]
-    assert all("LIMIT" in sql for sql in waiting if sql.startswith("SELECT"))
-    assert all("batch = ?" in sql for sql in waiting if sql.startswith("DELETE"))
-    storing = [[sql for sql, _ in own if "INTO ledger_minutes" in sql] for own in written]
-    assert max(map(len, storing)) == 1
-
-
-def test_unknown_minutes_of_many_batches_are_stored_in_several_transactions(
-    store: ServiceStore,
-) -> None:
-    (table,) = wait(store, 1_800, minutes=1_200)
-    written = record_writes(store)
-
-    store.ledger.add_merges("main", [replace(merge(-1, 1_799, None), table=table)], NOW)
-
-    kept = store.ledger.entries(table, 0, 10**9)[Hop.MERGE]
-    assert {one.state for one in kept} == {LedgerState.UNKNOWN}
-    assert len(kept) >= 1_200
-    assert max(rows for own in written for _, rows in own) <= 500
-
-
-def test_batches_that_are_left_after_they_were_compared_count_once(
-    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As if the process is killed before it has deleted them."""
-    (table,) = wait(store, 600)
-    monkeypatch.setattr(ledger, "delete_rows", lambda *_: 0)
-    first = replace(merge(-1, 599, {"7": {"c": 600}}), table=table)
-    for _ in range(2):
-        store.ledger.add_merges("main", [first], NOW)
-
-    (one,) = store.ledger.entries(table, 0, 10**9)[Hop.MERGE]
-    assert (one.state, one.went_in) == (LedgerState.BALANCED, {"c": 600})
-
-    minutes = {table: {"7": {"c": 1}}}
-    store.ledger.add_landing(LandingReport("main", 600, 1, NOW, NO_TIME, minutes=minutes))
-    second = replace(merge(599, 600, {"7": {"c": 1}}), table=table)
-    store.ledger.add_merges("main", [second], NOW)
-
-    (one,) = store.ledger.entries(table, 0, 10**9)[Hop.MERGE]
-    assert (one.state, one.went_in) == (LedgerState.BALANCED, {"c": 601})
-
-
-def test_a_log_that_is_restored_while_batches_are_compared_is_no_residual(
-    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (table,) = wait(store, 600)
-    restored = list[int]()
-
-    def restore_first(*known: Any) -> tuple[LedgerEntry, ...]:
-        if not restored:
-            restored.append(590)
-            minutes = {table: {"7": {"c": 1}}}
-            store.ledger.add_landing(LandingReport("main", 590, 1, NOW, NO_TIME, minutes=minutes))
-        return settle_merge(*known)
-
-    monkeypatch.setattr(ledger, "settle_merge", restore_first)
-    store.ledger.add_merges("main", [replace(merge(-1, 590, {"7": {"c": 590}}), table=table)], NOW)
-
-    assert {one.state for one in store.ledger.entries(table, 0, 10**9)[Hop.MERGE]} == {
-        LedgerState.UNKNOWN
-    }
 
 
 def counted(
@@ -589,3 +499,82 @@ def test_residuals_follow_each_change_and_read_only_the_tables_that_changed(
 
     store.ledger.prune(NOW + KEPT + timedelta(seconds=1))
     assert store.ledger.residuals() == {("u", "merge"): 1}
+
+
+@dataclass
+class Transactions:
+    """Calls ``begin`` in each transaction before anything else, and ``end`` after its commit."""
+
+    begin: Callable[[], None] = lambda: None
+    end: Callable[[], None] = lambda: None
+    waits: bool = True
+
+    def write(self, _: Connection) -> Callable[[], None]:
+        self.begin()
+        return self.end
+
+
+def test_each_transaction_begins_with_residuals_as_they_are_stored(store: ServiceStore) -> None:
+    tables = ["shop.t0", "shop.t1"]
+    wait(store, *tables)
+    known, stored = [store.ledger.residuals()], [store.ledger.residuals()]
+
+    def note() -> None:
+        known.append(store.ledger.residuals())
+        stored.append(Ledger(store.database).residuals())
+
+    store.database.first.append(Transactions(begin=note))
+    merges = [replace(merge(-1, 599, {"7": {"c": 599}}), table=name) for name in tables]
+    store.ledger.add_merges("main", merges, NOW)
+    note()
+
+    assert known == stored
+    assert known[-1] == {(name, Hop.MERGE.value): 1 for name in tables}
+
+
+def test_residuals_are_as_stored_though_batches_cannot_be_deleted(store: ServiceStore) -> None:
+    wait(store, T)
+    assert store.ledger.residuals() == {}
+    with store.write() as connection:
+        full = "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        connection.execute(text(f"CREATE TRIGGER full BEFORE DELETE ON ledger_open {full}"))
+
+    with pytest.raises(Exception, match="disk is full"):
+        store.ledger.add_merges("main", [merge(-1, 599, {"7": {"c": 599}})], NOW)
+
+    assert store.ledger.residuals() == Ledger(store.database).residuals()
+    with store.write() as connection:
+        connection.execute(text("DROP TRIGGER full"))
+    store.ledger.add_merges("main", [merge(-1, 599, {"7": {"c": 599}})], NOW)
+    assert store.ledger.residuals() == {MERGE: 1}
+
+
+@pytest.mark.parametrize(
+    ("landed", "merged", "missing"),
+    [
+        pytest.param({"7": {"c": 1}}, {"7": {"c": 1}}, 0, id="whole"),
+        pytest.param({"7": {"c": 5}}, {}, 5, id="lost"),
+    ],
+)
+def test_a_batch_that_lands_again_right_after_many_were_compared_counts(
+    store: ServiceStore, landed: MinuteCounts, merged: MinuteCounts, missing: int
+) -> None:
+    wait(store, T)
+    restored = Transactions(waits=False)
+
+    def land_again() -> None:
+        compared = text("SELECT max(last) FROM ledger_reach WHERE \"table\" != ''")
+        with store.database.read() as connection:
+            done = connection.scalar(compared)
+        if done == 599:
+            restored.waits = False
+            land(store, 590, landed)
+
+    restored.end, restored.waits = land_again, True
+    store.database.first.append(restored)
+    store.ledger.add_merges("main", [merge(-1, 599, {"7": {"c": 600}})], NOW)
+    assert not restored.waits
+
+    store.ledger.add_merges("main", [merge(589, 590, merged)], NOW)
+
+    assert store.ledger.residuals() == {MERGE: missing}
