@@ -173,6 +173,8 @@ class Cleanup:
 
     def remove_all(self) -> None:
         """Remove everything; what cannot be removed is reported, and stays noted."""
+        if not self._made:  # the file may be an earlier drill's
+            return
         left = []
         for made in reversed(self._made):
             try:
@@ -181,7 +183,7 @@ class Cleanup:
                 said = " ".join(without_login(str(error)).split())
                 self.say(f"{made.what} is left: {said}; run: {made.command}")
                 left.append(made)
-        if self._made and not left:
+        if not left:
             self.say("your servers: everything that the drill has made is removed")
         self._made = left[::-1]
         self._note()

@@ -207,6 +207,17 @@ def test_what_cannot_be_removed_is_named_with_its_command_and_stays_noted(tmp_pa
         Cleanup(cleanup.file).claim()
 
 
+def test_a_drill_that_is_refused_leaves_the_commands_of_an_earlier_one(tmp_path: Path) -> None:
+    own = servers(tmp_path, FakeDatabase([]))
+    own.cleanup.file.write_text("drop earlier\n")
+
+    with pytest.raises(ConfigError, match="an earlier drill has left things"):
+        own.start()
+    own.stop()
+
+    assert own.cleanup.file.read_text() == "drop earlier\n"
+
+
 class FakeDatabase:
     """A server that has ``faults``, and whose database can be made unless *error* says why not."""
 
