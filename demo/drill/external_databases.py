@@ -1,5 +1,6 @@
 """MySQL and Postgres servers that somebody else runs, as a drill uses them."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -83,7 +84,8 @@ def missing_rights(grants: Sequence[Grant], database: str) -> tuple[list[str], l
 def describe_rights(user: str, database: str, own: Sequence[str], more: Sequence[str]) -> str:
     """What *user* may not do, with the statements that allow it; empty if no right is missing."""
     to = "'{}'@'{}'".format(*user.rpartition("@")[::2])
-    where = EVERY_DRILL if database.startswith(RANDOM) else database
+    only = re.sub(r"([_%])", r"\\\1", database)  # else they mean any character
+    where = EVERY_DRILL if database.startswith(RANDOM) else only
     grants = [f"GRANT {', '.join(own)} ON `{where}`.* TO {to}"] if own else []
     grants += [f"GRANT {', '.join(more)} ON *.* TO {to}"] if more else []
     if not grants:
@@ -188,7 +190,7 @@ class ExternalMySQL:
         return (
             MadeThing(
                 f"database {at.name} of {self.label}",
-                f"mysql -h {at.host} -P {at.port} -u {at.user} -p -e '{drop}'",
+                f"mysql --protocol=TCP -h {at.host} -P {at.port} -u {at.user} -p -e '{drop}'",
                 lambda: self.execute(f"SET SESSION lock_wait_timeout = {ANSWER // 2}", drop),
             ),
         )

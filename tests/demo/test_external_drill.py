@@ -164,6 +164,21 @@ def test_missing_rights_are_named_with_their_statements() -> None:
     assert describe_rights("drill@%", NAME, [], []) == ""
 
 
+def test_rights_on_a_named_database_are_asked_for_that_one_alone() -> None:
+    said = describe_rights("drill@%", "my_drill", ["DROP"], [])
+
+    assert r"GRANT DROP ON `my\_drill`.* TO" in said
+    allowed = parse_grant(r"GRANT ALL PRIVILEGES ON `my\_drill`.* TO `drill`@`%`")
+    assert allowed is not None
+    assert missing_rights([allowed], "my_drill")[0] == []
+
+
+def test_the_command_that_drops_a_database_of_mysql_uses_its_port_on_localhost_too() -> None:
+    (database,) = open_database(addresses(mysql="localhost:3307")).things()
+
+    assert database.command.startswith("mysql --protocol=TCP -h localhost -P 3307 ")
+
+
 def made(name: str, log: list[str], error: Exception | None = None) -> MadeThing:
     """Something whose removal is written into *log*, or fails."""
 
