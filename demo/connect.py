@@ -162,7 +162,11 @@ class ConnectClient(ABC):
         if answer.is_error:
             msg = f"Connect refuses {method} {path}: {answer.text[:1500]}"
             raise UnreachableError(msg)
-        return answer.json() if answer.content else None
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:  # such as a proxy's page
+            msg = f"Connect answers {method} {path} with no JSON: {answer.text[:200]!r}"
+            raise UnreachableError(msg) from error
 
     def _answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
         until = time.monotonic() + BALANCED.total_seconds()

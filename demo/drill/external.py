@@ -35,8 +35,12 @@ PORTS = range(1, 2**16)
 EXAMPLE = "db-1:3306"
 GONE = timedelta(minutes=1)
 KAFKA_ANSWER = 10_000  # milliseconds
-FAILURES = (SluiceError, pymysql.Error, psycopg.Error, KafkaError, OSError)
+FAILURES = (SluiceError, pymysql.Error, psycopg.Error, KafkaError, OSError, ValueError, LookupError)
 TOPICS = r"(__debezium-heartbeat\.|__schema-history\.)?{prefix}(\..*)?"
+
+
+class RefusedError(UnreachableError):
+    """The database server answered that it does not do what it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +221,12 @@ class ExternalDatabase(Protocol):
         ...
 
     def create(self) -> None:
-        """Create the database of the drill."""
+        """Create the database of the drill.
+
+        Raises:
+            RefusedError: if the server answers that it does not.
+            UnreachableError: if it does not answer.
+        """
         ...
 
     def things(self) -> Sequence[MadeThing]:
@@ -312,7 +321,7 @@ class ExternalServers:
         self.cleanup.add(first)
         try:
             self.database.create()
-        except FAILURES:
+        except RefusedError:  # after any other error the database may be there
             self.cleanup.forget(first)
             raise
         kafka_topics = f"kafka-topics.sh --bootstrap-server {self.kafka.bootstrap}"

@@ -16,6 +16,7 @@ from demo.drill.external import (
     RANDOM,
     ExternalDatabase,
     MadeThing,
+    RefusedError,
     ServerAddresses,
     service_settings,
     source_settings,
@@ -176,13 +177,15 @@ class ExternalMySQL:
         """Create the database.
 
         Raises:
-            UnreachableError: if the server refuses.
+            RefusedError: if the server answers that it does not.
+            UnreachableError: if it does not answer.
         """
         try:
             self.execute(f"CREATE DATABASE {self.addresses.name}")
         except pymysql.Error as error:
             msg = f"{self.label}: database {self.addresses.name} cannot be created: {error}"
-            raise UnreachableError(msg) from error
+            answered = getattr(error, "sqlstate", None)
+            raise (RefusedError if answered else UnreachableError)(msg) from error
 
     def things(self) -> tuple[MadeThing, ...]:
         """The database."""
@@ -342,14 +345,15 @@ class ExternalPostgres:
         """Create the database.
 
         Raises:
-            UnreachableError: if the server refuses.
+            RefusedError: if the server answers that it does not.
+            UnreachableError: if it does not answer.
         """
         name = self.addresses.name
         try:
             self.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0")
         except psycopg.Error as error:
             msg = f"{self.label}: database {name} cannot be created: {error}"
-            raise UnreachableError(msg) from error
+            raise (RefusedError if error.sqlstate else UnreachableError)(msg) from error
 
     def things(self) -> tuple[MadeThing, ...]:
         """The database with all in it, and the connector's slot."""

@@ -5,15 +5,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import httpx
+import psycopg
+import pymysql
 import pytest
 from click.testing import CliRunner
 
-from demo.connect import ConnectClient
+from demo.connect import ConnectClient, RemoteConnect
 from demo.drill.external import (
     Cleanup,
     ExternalServers,
     MadeThing,
+    RefusedError,
     RemoteKafka,
     ServerAddresses,
     own_topics,
@@ -238,7 +243,12 @@ class FakeDatabase:
 
     label = "MySQL at db-1:3306"
 
-    def __init__(self, log: list[str], faults: Sequence[str] = (), error: str = "") -> None:
+    def __init__(
+        self,
+        log: list[str],
+        faults: Sequence[str] = (),
+        error: Exception | None = None,
+    ) -> None:
         self.log, self.faults, self.error = log, faults, error
 
     def troubles(self) -> Iterator[str]:
@@ -252,7 +262,7 @@ class FakeDatabase:
 
     def create(self) -> None:
         if self.error:
-            raise UnreachableError(self.error)
+            raise self.error
         self.log.append("create")
 
     def things(self) -> Sequence[MadeThing]:
@@ -374,13 +384,81 @@ def test_a_drill_that_could_not_run_makes_and_removes_nothing(
 
 def test_a_database_that_could_not_be_made_is_not_removed(tmp_path: Path) -> None:
     log = list[str]()
-    own = servers(tmp_path, FakeDatabase(log, error="it exists already"))
+    own = servers(tmp_path, FakeDatabase(log, error=RefusedError("it exists already")))
 
     with pytest.raises(UnreachableError, match="it exists already"):
         own.start()
     own.stop()
 
     assert (log, own.cleanup.file.exists()) == ([], False)
+
+
+def test_a_database_whose_server_did_not_answer_is_noted_and_removed(tmp_path: Path) -> None:
+    log = list[str]()
+    own = servers(tmp_path, FakeDatabase(log, error=UnreachableError("timed out")))
+
+    with pytest.raises(UnreachableError, match="timed out"):
+        own.start()
+    noted = own.cleanup.file.read_text()
+    own.stop()
+
+    assert (noted, log) == ("drop database\n", ["database"])
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        pytest.param(pymysql.err.ProgrammingError(1007, "there", sqlstate="HY000"), True, id="is"),
+        pytest.param(pymysql.err.OperationalError(2013, "Lost connection"), False, id="lost"),
+    ],
+)
+def test_only_what_mysql_has_answered_is_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, refused: bool
+) -> None:
+    monkeypatch.setattr(pymysql, "connect", Mock(side_effect=error))
+
+    with pytest.raises(UnreachableError) as raised:
+        open_database(addresses(tls=False)).create()
+
+    assert isinstance(raised.value, RefusedError) is refused
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        pytest.param(psycopg.errors.DuplicateDatabase("there"), True, id="is"),
+        pytest.param(psycopg.OperationalError("server closed the connection"), False, id="lost"),
+    ],
+)
+def test_only_what_postgres_has_answered_is_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, refused: bool
+) -> None:
+    monkeypatch.setattr(psycopg, "connect", Mock(side_effect=error))
+
+    with pytest.raises(UnreachableError) as raised:
+        open_database(addresses(mysql=None, postgres="db-1:5432", tls=False)).create()
+
+    assert isinstance(raised.value, RefusedError) is refused
+
+
+def test_everything_else_is_removed_though_connect_answers_with_no_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, said = list[str](), list[str]()
+    own = servers(tmp_path, FakeDatabase(log))
+    own.cleanup.say = said.append
+    own.start()
+    page = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>log in</html>"))
+    monkeypatch.setattr("demo.connect.LOCAL", httpx.Client(transport=page))
+    own.connect = RemoteConnect("http://connect-1:8083")
+
+    own.stop()
+
+    curl = f"curl -X DELETE http://connect-1:8083/connectors/{NAME}"
+    assert log == ["create", "database"]
+    assert "no JSON: '<html>log in</html>'" in said[0]
+    assert said[0].endswith(f"; run: {curl}")
+    assert own.cleanup.file.read_text() == f"{curl}\n"
 
 
 def test_a_fault_that_connect_finds_is_reported_without_the_password(tmp_path: Path) -> None:
