@@ -12,16 +12,19 @@ the mirror has reached a heartbeat that is written later.
 * MySQL with GTIDs: the transactions that a replica has executed are compared.
 * Postgres: system, database, timeline and LSN are compared. `pg_last_wal_replay_lsn` is "the last
   write-ahead log location that has been replayed" (its manual, System Administration Functions);
-  what the primary sends to a standby or to a collector is flushed there. A standby can have
-  replayed more than its timeline shows, if it follows another server since. So it must also have
-  the newest heartbeat, which only the source gets.
+  what the primary sends to a standby or to a collector is flushed there. A server that is not in
+  recovery writes a log of its own: a clone of the primary has its identity, and its LSN says
+  nothing. It is refused, unless it is the primary itself. A standby can have replayed more than
+  its timeline shows, if it follows another server since. So it must also have the newest
+  heartbeat, which only the source gets.
 * MySQL without GTIDs and MariaDB: the progress of a replica is unknown, and the primary answers.
 
 Cannot detect: rows that somebody wrote to the replica alone; a standby that is promoted between its
-position and the rows.
+position and the rows; a clone of a running machine with its memory.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -32,6 +35,24 @@ from pipeline.sources.positions import compares_replicas, explain_behind, names_
 from pipeline.sources.source import LAG, Source, TableQueries, await_head
 
 POLL = timedelta(milliseconds=100)
+
+
+def refuse_own_log(replica: Source, primary: Source) -> None:
+    """Refuse a *replica* that writes a log of its own, unless it is the *primary* itself.
+
+    Raises:
+        ProofError: it does.
+    """
+    writer = _find_log_writer(replica)
+    if writer is not None and writer != _find_log_writer(primary):
+        msg = "it is no standby: it writes a log of its own, as a promoted server or a clone does"
+        raise ProofError(msg)
+
+
+def _find_log_writer(server: Source) -> str | None:
+    """What the method ``log_writer`` of *server* returns; None where its kind has none."""
+    find: Callable[[], str | None] | None = getattr(server, "log_writer", None)
+    return None if find is None else find()
 
 
 @dataclass(eq=False)
@@ -71,6 +92,7 @@ class ReplicaChoice:
 
     def _explain(self, needed: Head, heartbeat: int, there: Head) -> str | None:
         """What the replica, whose head is *there*, is missing; None if nothing."""
+        refuse_own_log(self.replica, self.primary)
         missing = explain_behind(needed, there)
         if missing is None and heartbeat >= 0 and self.replica.newest_heartbeat() < heartbeat:
             return "it does not have the newest heartbeat of the source"

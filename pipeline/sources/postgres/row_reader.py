@@ -56,6 +56,7 @@ from pipeline.sources.postgres.row_encoding import (
 from pipeline.sources.postgres.session import quote_name
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.postgres.types import WHOLE
+from pipeline.sources.replica import refuse_own_log
 from pipeline.sources.row_reader import (
     KeyTexts,
     ReadFence,
@@ -255,12 +256,22 @@ class PostgresRowReader(SqlRowReader):
         """Wait until every read sees what the fence promises; returns the log end by then."""
         until = time.monotonic() + self.patience.total_seconds()
         needed = self._ended(fence, until)
+        self._refuse_own_log()
         self.wait_for_fence(lambda head: _explain_behind(fence, needed, head), until, POLL)
         if self.read_from is not self.server and self.read_from.newest_heartbeat() < fence.number:
             msg = f"{self.where}: the standby does not have heartbeat {fence.number} of the source"
             raise ProofError(f"{msg}, so it follows another server; correct read_from")
         self.refuse_lagging()
         return needed
+
+    def _refuse_own_log(self) -> None:
+        if self.read_from is self.server:
+            return
+        try:
+            refuse_own_log(self.read_from, self.server)
+        except ProofError as error:
+            msg = f"{self.where}: the server of read_from is not read: {error}; correct read_from"
+            raise ProofError(msg) from error
 
     def _ended(self, fence: ReadFence, until: float) -> Position:
         session = self.server.session

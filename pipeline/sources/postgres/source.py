@@ -107,7 +107,7 @@ def find_scanned_tables(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 # shows what it had replayed at its last restartpoint or written page, and what it receives now: it
 # requests only a timeline that it has not yet left.  Without pg_monitor the latter is NULL.
 HEAD = """\
-SELECT system_identifier::text AS system, pg_is_in_recovery() AS standby,
+SELECT system_identifier::text AS system,
     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
         ELSE pg_current_wal_flush_lsn() END::text AS lsn,
     CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_flush_lsn()) END AS file,
@@ -118,6 +118,10 @@ SELECT system_identifier::text AS system, pg_is_in_recovery() AS standby,
         (SELECT received_tli FROM pg_stat_wal_receiver)) AS timeline,
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 FROM pg_control_system()
+"""
+# A clone has all that HEAD returns, but was started at another time.
+WRITER = """\
+SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_postmaster_start_time() END::text AS started
 """
 KIND = """\
 SELECT c.relkind::text AS kind FROM pg_class AS c JOIN pg_namespace AS s ON s.oid = c.relnamespace
@@ -201,6 +205,11 @@ class PostgresSource(SqlSource):
         (row,) = self._session.ask(HEAD)
         parted = None if row["parted"] is None else log_position(parse_lsn(str(row["parted"])))
         return Head(_identity(row), log_position(parse_lsn(str(row["lsn"]))), parted)
+
+    def log_writer(self) -> str | None:
+        """The start time of the server, if it writes a log of its own; None if it replays one."""
+        (row,) = self._session.ask(WRITER)
+        return None if row["started"] is None else str(row["started"])
 
     def prepare_heartbeat(self) -> None:
         create_heartbeat_table(self._session.ask, self.settings.heartbeat, self.name)

@@ -188,4 +188,4 @@ def test_a_promoted_standby_is_not_asked(world: Standby, pair: Pair) -> None:
     after = rule(world, 3)[1:]  # the first one rules on what was read before
 
     assert {one.outcome for one in after} == {Outcome.UNKNOWN}
-    assert "is not asked: it follows timeline 2" in after[0].reason
+    assert "is not asked: it is no standby: it writes a log of its own" in after[0].reason

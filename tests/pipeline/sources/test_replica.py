@@ -65,6 +65,7 @@ class Server:
     kind: str
     heads: Iterator[Head]
     heartbeat: int = 7
+    writes: str | None = None
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -76,6 +77,9 @@ class Server:
 
     def newest_heartbeat(self) -> int:
         return self.heartbeat
+
+    def log_writer(self) -> str | None:
+        return self.writes
 
     def strain(self) -> float:
         return 0.0
@@ -174,7 +178,7 @@ def test_a_standby_is_waited_for_until_it_is_on_the_timeline_and_as_far() -> Non
     [
         pytest.param("1/2/3", 49, 7, "is behind: it has not replayed all", id="a byte behind"),
         pytest.param("1/1/3", 99, 7, "is behind: it is still on timeline 1", id="old timeline"),
-        pytest.param("1/3/3", 99, 7, "is not asked: it follows timeline 3", id="promoted"),
+        pytest.param("1/3/3", 99, 7, "is not asked: it follows timeline 3", id="new timeline"),
         pytest.param("9/2/3", 99, 7, "is not asked: it is 9/2/3, another", id="another cluster"),
         pytest.param("1/2/4", 99, 7, "is not asked: it is 1/2/4, another", id="another database"),
         pytest.param("1/2/3", 99, 6, "it does not have the newest heartbeat", id="another log"),
@@ -192,6 +196,39 @@ def test_a_standby_that_may_lack_rows_of_the_source_is_not_asked(
         ask(asked)
 
     assert replica.asked == []
+
+
+@pytest.mark.parametrize(
+    ("identity", "lsn", "heartbeat"),
+    [
+        pytest.param("1/2/3", 99, 7, id="clone as far as the source"),
+        pytest.param("1/2/3", 99, 100, id="clone with later heartbeats"),
+        pytest.param("1/2/3", 49, 7, id="clone with a shorter log"),
+        pytest.param("1/3/3", 99, 7, id="promoted"),
+        pytest.param("1/1/3", 99, 7, id="clone of an earlier timeline"),
+    ],
+)
+def test_a_server_that_writes_a_log_of_its_own_is_neither_asked_nor_waited_for(
+    identity: str, lsn: int, heartbeat: int
+) -> None:
+    asked = queries(postgres("1/2/3", 50), postgres(identity, lsn), "postgres")
+    asked.patience = timedelta(minutes=3)
+    primary, replica = cast("list[Server]", [asked.primary, asked.replica])
+    primary.writes, replica.writes, replica.heartbeat = "started 1", "started 2", heartbeat
+
+    with pytest.raises(UnreachableError, match=r"is not asked: it is no standby: .* read_from$"):
+        ask(asked)
+
+    assert replica.asked == []
+
+
+@pytest.mark.parametrize("newest", [7, -1], ids=["heartbeats", "no heartbeat yet"])
+def test_the_source_itself_answers_where_read_from_names_it(newest: int) -> None:
+    asked = queries(postgres("1/2/3", 50), postgres("1/2/3", 50), "postgres")
+    for one in cast("list[Server]", [asked.primary, asked.replica]):
+        one.writes, one.heartbeat = "started 1", newest
+
+    assert ask(asked) == "replica"
 
 
 def test_a_server_that_is_no_replica_of_the_source_is_not_waited_for() -> None:
