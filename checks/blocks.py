@@ -114,7 +114,8 @@ class Inputs:
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` maps each
     check to the end of its last FAIL.  ``verified`` is what was compared with the source; None
-    while no check has reported it.  ``losses`` are the residuals of its ledger.
+    while no check has reported it.  ``losses`` are the residuals of its ledger, ``copy_losses``
+    those of the copy that is asked about.
     """
 
     table: Table
@@ -137,6 +138,7 @@ class Inputs:
     bad_until: Mapping[str, datetime] = field(default_factory=dict)
     verified: Verified | None = None
     losses: TableLosses = NO_LOSSES
+    copy_losses: TableLosses = NO_LOSSES
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by checks: each question of a round asks for them
@@ -401,14 +403,33 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
     if inputs.residual:
         text = f"{inputs.residual} changes read are not accounted for"
         yield Reason("unbalanced", text, f"unbalanced:{table.name}@{inputs.residual}")
-    for one in inputs.losses.residuals:
-        text = f"{one.text} went in and did not come out; {_advice(table)}"
-        yield Reason("residual", text, f"{LEDGER}:{table.name}:{one.key}" if one.whole else "")
-    if inputs.losses.more:
-        text = f"{inputs.losses.more} more rows of the ledger did not come out; {_advice(table)}"
+    yield from _of_ledger(table.name, inputs.losses, _advice(table))
+    yield from _of_ledger(table.name, inputs.copy_losses, LOAD_AGAIN)
+
+
+LOAD_AGAIN = "a new load of the copy closes it (docs/runbooks/late.md#copy)"
+
+
+def explain_copy_losses(inputs: Inputs) -> str:
+    """Why rows of the copy that is asked about are known to be missing; empty if none is."""
+    found = _of_ledger(inputs.table.name, inputs.copy_losses, LOAD_AGAIN)
+    return next((one.text for one in found if one.id not in inputs.waived), "")
+
+
+def has_unwaived(table: str, losses: TableLosses, waived: Collection[str]) -> bool:
+    """Whether rows are missing that no waiver covers."""
+    return any(one.id not in waived for one in _of_ledger(table, losses, ""))
+
+
+def _of_ledger(table: str, losses: TableLosses, advice: str) -> Iterator[Reason]:
+    for one in losses.residuals:
+        text = f"{one.text} went in and did not come out; {advice}"
+        yield Reason("residual", text, f"{LEDGER}:{table}:{one.key}" if one.whole else "")
+    if losses.more:
+        text = f"{losses.more} more rows of the ledger did not come out; {advice}"
         yield Reason("residual", text)
-    if inputs.losses.unreadable:
-        what = f"{inputs.losses.unreadable} rows of the ledger did not come out"
+    if losses.unreadable:
+        what = f"{losses.unreadable} rows of the ledger did not come out"
         where = "the store's row of their minute is unreadable; delete it (docs/runbooks/lost.md)"
         yield Reason("residual", f"{what}, and {where}")
 

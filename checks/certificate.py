@@ -74,7 +74,8 @@ class CertificateBasis:
     ``batch`` is the change log's newest, None if that is not known; ``incarnations`` name the one
     of landing that landed each batch, as in `Checkpoint.incarnations`.  ``ruled`` is the
     newest batch since which other rules send a shard to it that has no base there yet; -1 for none.
-    ``copies`` tell where each copy stands that has answered, None if it has nothing of the table.
+    ``copies`` tell where each copy stands that has answered, None if it has nothing of the table;
+    ``lacking`` are those that lack rows by the ledger.
     """
 
     mirror: MirrorPosition | str | None
@@ -82,6 +83,7 @@ class CertificateBasis:
     incarnations: Mapping[str, int] = field(default_factory=dict)
     ruled: int = -1
     copies: Mapping[str, CopyPosition | None] = field(default_factory=dict)
+    lacking: frozenset[str] = frozenset()
 
 
 def certify(
@@ -146,6 +148,8 @@ def revoke_misdated(
 def _explain_lost(one: Certificate, ground: CertificateBasis, at: datetime) -> str:
     """Why what *one* certifies cannot be read; empty if it still can."""
     why = _batch_lost(one.evidence, ground)
+    if not why and one.stage is Stage.COPY and one.evidence.copy in ground.lacking:
+        why = f"copy {one.evidence.copy} did not take over all rows, as the ledger of it counts"
     if why or ground.mirror is None:
         return why
     if isinstance(ground.mirror, MirrorPosition) and (late := _explain_late(one, ground.mirror)):

@@ -8,6 +8,10 @@ The hop COLLECTION leads from the source's transactions into the change log, whe
 announces how many events a transaction has. The check that compares these counts them by minute,
 once for each transaction, and speaks for the hop: a residual of it opens no second incident.
 
+The hop of a copy leads from the mirror into that copy: a merge counts the rows that it changes, in
+its own commit, and the copy those that it takes over, as it follows that commit. Versions of the
+mirror decide what is compared. A load of the whole copy makes good what it lacked before.
+
 What came out may have left no row in the mirror. It was explained then: superseded, redelivered,
 quarantined, archived and so on, as in :mod:`pipeline.apply.account`.
 
@@ -26,22 +30,34 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from pipeline.copies.copy import CopiedVersion
 from pipeline.minute_counts import NO_MINUTE, MinuteCounts, add_counts
-from pipeline.model import Hop
+from pipeline.model import Hop, Op
 
 Counts = Mapping[str, int]
 """Op or term -> rows."""
 NO_COUNTS: Counts = {}
 EXTRA = " extra"
 """Ends the name of an op whose rows came out of one merge too often, and of another too seldom."""
-LEDGER_HOPS = (Hop.COLLECTION, Hop.MERGE)
-"""Hops that have a ledger, in the order in which a change passes them."""
+LEDGER_HOPS: tuple[str, ...] = (Hop.COLLECTION, Hop.MERGE)
+"""Hops of each table that have a ledger, in the order in which a change passes them."""
+_COPY = f"{Hop.COPY}:"
 EVENTS = "events"
 """What the hop COLLECTION counts in place of ops, because transactions announce no ops."""
 COUNTING_CHECK = "completeness"
 """The check that counts the hop COLLECTION; its FAIL pages, and its PASS proves the hop whole."""
 MOST_MINUTES_SHOWN = 5
 _SECONDS = 60
+
+
+def copy_hop(copy: str) -> str:
+    """Return the hop that leads from the mirror into the *copy* of this name."""
+    return f"{_COPY}{copy}"
+
+
+def is_copy_hop(hop: str) -> bool:
+    """Whether *hop* leads into a copy."""
+    return hop.startswith(_COPY)
 
 
 class LedgerState(StrEnum):
@@ -169,7 +185,7 @@ class Residual:
     have more minutes, which were not read: so it cannot be waived.
     """
 
-    hop: Hop
+    hop: str
     at: datetime
     missing: Mapping[int, Counts]
     batch: int = -1
@@ -214,7 +230,7 @@ class TableLosses:
 NO_LOSSES = TableLosses()
 
 
-def group_residuals(hop: Hop, entries: Iterable[LedgerEntry]) -> tuple[Residual, ...]:
+def group_residuals(hop: str, entries: Iterable[LedgerEntry]) -> tuple[Residual, ...]:
     """Residuals of *entries* by when they were found, oldest first; others are left out."""
     found: dict[datetime, dict[int, Counts]] = {}
     newest: dict[datetime, int] = {}
@@ -330,6 +346,29 @@ def settle_merge(
     )
     before = _unknown(one for one in landed if one.batch <= merged.since)
     return add_entries((*before, *compared))
+
+
+def settle_copied(done: CopiedVersion, settled: int, at: datetime) -> tuple[LedgerEntry, ...]:
+    """Compare one commit that a copy has followed, *at* now, with what the copy took over of it.
+
+    *settled* is the version through which the copy was compared before. What it has followed since
+    then and before *done* was not reported, so it is unknown.
+    """
+    since, when = done.version - 1, done.at or at
+    before = [LandedBatch(since, when, None)] if settled < since else []
+    own = [] if done.changed == {} else [LandedBatch(done.version, when, done.changed)]
+    merged = MergedBatches(since, done.version, at, done.taken)
+    every = Recorded(done.version, done.version)
+    return settle_merge(merged, [*before, *own], every, min(settled, since))
+
+
+def is_loaded(one: LedgerEntry, load: CopiedVersion) -> bool:
+    """Whether a *load* of a copy makes good all that is missing of *one*.
+
+    A first load brings rows that did not come. It removes none, so it proves nothing of those that
+    ought to have gone, or that came too often.
+    """
+    return load.swept or all(op != Op.DELETE and rows > 0 for op, rows in one.missing.items())
 
 
 def count_in_flight(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:

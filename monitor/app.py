@@ -58,11 +58,12 @@ class App:
         """Build the parts in the order in which they need each other."""
         config, store, clock = self.config, self.store, self.clock
         store.certificates.limit = config.certificates
+        store.ledger.copies = tuple(one.name for one in config.copied)
         self.settings = config.settings  # the config makes new ones each time
         self.stopping, self.started = threading.Event(), clock()
         self.current, self.way = CurrentBoard(), RequestPriority()
         self.lake, self.wanted = LakeClient.of(config), MergeDemand(clock)
-        self.copies = Copies(self.settings, config.copied)
+        self.copies = Copies(self.settings, config.copied, store.ledger.add_copied)
         self.observers = Observers(config, store, self.lake, clock, self.copies.positions)
         self.copies.add_jobs(
             partial(self.observers.watcher.look, LOOK_AGE, ()),

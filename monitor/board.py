@@ -28,13 +28,15 @@ STALE = timedelta(seconds=60)
 class CopyView:
     """One copy of a table: how far it is behind the mirror, and whether it may be read.
 
-    ``day`` answers for the end of yesterday; ``hold`` is there while the copy is held.
+    ``day`` answers for the end of yesterday; ``hold`` is there while the copy is held. ``lost``
+    says which rows of its mirror it is known to lack; empty if none.
     """
 
     name: str
     hop: HopLag
     day: Readiness
     hold: Hold | None = None
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from monitor.observe.sampler import AskCopy, Sampling
 from pipeline.apply.table_format import Mirrors
 from pipeline.build import open_table_format
 from pipeline.clocks import Retries
-from pipeline.copies.copy import CopyPosition
+from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.copies.sync import CopySync
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lags.samples import Sample
@@ -26,13 +26,21 @@ from pipeline.settings import PipelineSettings
 
 log = structlog.get_logger(__name__)
 
+CountCopied = Callable[[str, str, Sequence[CopiedVersion], datetime], None]
+"""Takes copy, table, what was done, and when."""
+
+
+def _count_nothing(_copy: str, _table: str, _done: Sequence[CopiedVersion], _at: datetime) -> None:
+    """Count nothing."""
+
 
 @dataclass(eq=False)
 class CopyWork:
     """Brings the tables of one copy up to their mirrors; ``look`` and ``tables`` say which moved.
 
-    A round takes ``patience`` at most, or as long as one step of one table.  ``holds`` are tables
-    that are held, with why; ``problem`` is why the last round failed.
+    A round takes ``patience`` at most, or as long as one step of one table.  ``count`` takes what
+    was done to a table.  ``holds`` are tables that are held, with why; ``problem`` is why the last
+    round failed.
     """
 
     plan: CopyPlan
@@ -42,6 +50,7 @@ class CopyWork:
     clock: Callable[[], datetime]
     patience: timedelta
     ended: Callable[[], bool]
+    count: CountCopied = _count_nothing
     holds: dict[str, Hold] = field(default_factory=dict)
     problem: str = ""
     _retries: Retries = field(default_factory=Retries)
@@ -96,7 +105,7 @@ class CopyWork:
     def _bring(self, table: Table, was: CopyPosition | None, circumstances: Hashable) -> None:
         began = self.clock()
         try:
-            now = self.copying.bring(table, was)
+            now = self._counted(table, was)
         except LostRaceError as error:
             log.warning("copy_overtaken", copy=self.plan.name, table=table.name, why=str(error))
         except HeldError as error:
@@ -118,6 +127,17 @@ class CopyWork:
                     seconds=took,
                 )
 
+    def _counted(self, table: Table, was: CopyPosition | None) -> CopyPosition | None:
+        """Bring *table* on; what was done counts even if the rest fails."""
+        try:
+            return self.copying.bring(table, was)
+        finally:
+            done = self.copying.take_done()
+            try:
+                self.count(self.plan.name, table.name, done, self.clock())
+            except UnreachableError as error:  # what is not stored is unknown, and not lost
+                log.warning("copied_uncounted", table=table.name, why=str(error))
+
     def _well(self, table: str) -> None:
         self._retries.succeeded(table)
         self.holds.pop(table, None)
@@ -135,6 +155,7 @@ class Copies:
 
     settings: PipelineSettings
     plans: Sequence[CopyPlan]
+    count: CountCopied = _count_nothing
     jobs: tuple[CopyWork, ...] = ()
 
     def __post_init__(self) -> None:
@@ -157,7 +178,7 @@ class Copies:
     ) -> None:
         """Make the job of each copy; see `CopyWork` for what it is given."""
         self.jobs = tuple(
-            CopyWork(plan, self._copying(plan), look, tables, clock, patience, ended)
+            CopyWork(plan, self._copying(plan), look, tables, clock, patience, ended, self.count)
             for plan in self.plans
         )
 

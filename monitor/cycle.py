@@ -7,7 +7,14 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from alerts.model import Member
-from checks.blocks import Inputs, StateSince, TableState, find_blocks, present_claims
+from checks.blocks import (
+    Inputs,
+    StateSince,
+    TableState,
+    explain_copy_losses,
+    find_blocks,
+    present_claims,
+)
 from checks.model import Verdict
 from checks.readiness import Question, Readiness, ReadinessState
 from monitor.board import (
@@ -260,7 +267,7 @@ class Cycle:
         holds = self.copies(table)
         for name, (inputs, answer) in copies.items():
             hop = next(one for one in inputs.lags.hops if one.hop is Hop.COPY)
-            yield CopyView(name, hop, answer, holds.get(name))
+            yield CopyView(name, hop, answer, holds.get(name), explain_copy_losses(inputs))
 
     def _dated(self, view: TableView) -> TableView:
         """The view, and since when its table is in the state it is in."""

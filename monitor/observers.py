@@ -160,4 +160,5 @@ class Observers:
             orderings=self.orderings,
             pauses=self.store.pauses.standing,
             losses=self.store.ledger.losses,
+            copy_losses=self.store.ledger.copy_losses,
         )

@@ -52,8 +52,10 @@ class WaivableIds:
             yield from _of_checkpoint(look.checkpoint.value)
         for table in tables:
             inputs = assessor.inputs(table, look, facts)
-            reasons = find_blocks(inputs, assessor.policy.gating)
-            yield from (one.id for one in (*reasons, *unlogged_reasons(table, inputs.unproven)))
+            yield from (one.id for one in unlogged_reasons(table, inputs.unproven))
+            copies = self.gate.copies(table.name)
+            for one in (inputs, *(assessor.copied(name, inputs, look) for name in copies)):
+                yield from (reason.id for reason in find_blocks(one, assessor.policy.gating))
 
     def _gave_up(self, id_: str) -> bool:
         """Whether messages up to that number, or beyond, were given up."""

@@ -2,13 +2,15 @@
 
 The minute is that of the change itself (`at`, as landed), in whole minutes since 1970 UTC. Landing
 counts what it writes, and a merge counts what it read, each by its own rows. So a difference is a
-row that one of them did not see.
+row that one of them did not see. In the same way a merge counts the rows that it writes, and a copy
+those that it took over.
 
-Only rows that came through a topic count. Rows that Sluice adds itself have none: rows of a
-backfill, and the end of a base. Counts are text-keyed, because they are stored as JSON.
+In the change log only rows that came through a topic count. Rows that Sluice adds itself have none:
+rows of a backfill, and the end of a base. Counts are text-keyed, because they are stored as JSON.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,22 +50,34 @@ def count_minutes(rows: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
     )
     some = rows.select(["table", "op", "at"])
     some = some if pc.all(mask, min_count=0).as_py() else some.filter(mask)
-    columns = [some["table"], some["op"], pa.array(minutes_of(some))]
-    coded = [_encoded(column) for column in columns]
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for table, op, minute, number in _count_groups(some["table"], some["op"], minutes_of(some)):
+        found.setdefault(table, {}).setdefault(minute_key(minute), {})[op] = number
+    return found
+
+
+def count_origins(origins: pa.ChunkedArray) -> dict[str, dict[str, int]]:
+    """Return minute -> op -> rows, by their column ``_sluice``; op is empty where it is null."""
+    ops = pc.fill_null(pc.struct_field(origins, "op").cast(pa.string()), "")
+    minutes = minutes_of(pa.table({"at": pc.struct_field(origins, "at")}))
+    found: dict[str, dict[str, int]] = {}
+    for op, minute, number in _count_groups(ops, minutes):
+        found.setdefault(minute_key(minute), {})[op] = number
+    return found
+
+
+def _count_groups(*columns: pa.ChunkedArray | npt.NDArray[np.int64]) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of each group of equal rows, and how many there are."""
+    coded = [_encoded(pa.array(one) if isinstance(one, np.ndarray) else one) for one in columns]
     sizes = [len(one.dictionary) for one in coded]
-    if not len(some):
-        return {}
+    if not all(sizes):
+        return
     # one number for each row: groups by three columns take Arrow several times as long
     mixed = np.ravel_multi_index(tuple(one.indices.to_numpy() for one in coded), sizes)
     groups = pc.value_counts(pa.array(mixed))
     places = np.unravel_index(groups.field(0).to_numpy(), sizes)
     names = [one.dictionary.take(pa.array(at)) for one, at in zip(coded, places, strict=True)]
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for table, op, minute, number in zip(
-        *(one.to_pylist() for one in (*names, groups.field(1))), strict=True
-    ):
-        found.setdefault(table, {}).setdefault(minute_key(minute), {})[op] = number
-    return found
+    yield from zip(*(one.to_pylist() for one in (*names, groups.field(1))), strict=True)
 
 
 def _encoded(column: pa.ChunkedArray | pa.Array) -> pa.DictionaryArray:
@@ -109,6 +123,21 @@ def add_tables(tables: Iterable[Mapping[str, MinuteCounts]]) -> dict[str, Minute
         for table, counts in one.items():
             parts.setdefault(table, []).append(counts)
     return {table: add_counts(own) for table, own in parts.items()}
+
+
+def parse_counts(stored: object) -> dict[str, dict[str, int]] | None:
+    """Read back stored counts; None if they are no counts."""
+    if not isinstance(stored, dict):
+        return None
+    for minute, own in stored.items():
+        dated = minute == NO_MINUTE or (
+            minute.removeprefix("-").isdecimal() and is_minute(int(minute))
+        )
+        if not dated or not isinstance(own, dict):
+            return None
+        if not all(type(rows) is int and name.isprintable() for name, rows in own.items()):
+            return None
+    return stored
 
 
 def bounded(counts: MinuteCounts | None) -> MinuteCounts | None:

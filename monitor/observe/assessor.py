@@ -15,11 +15,12 @@ again.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 
 import structlog
 
-from checks.blocks import Inputs, Pause
+from checks.blocks import Inputs, Pause, has_unwaived
 from checks.certificate import CertificateBasis, revoke_lost
 from checks.ledger import NO_LOSSES, TableLosses
 from checks.model import Reason
@@ -69,8 +70,17 @@ class CertificateRevocation:
     _when: dict[str, datetime] = field(default_factory=dict)  # of the last of those looks
     _ruled: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
 
-    def take_back(self, table: str, look: Sampling, at: datetime) -> None:
-        """Revoke the certificates of *table* that *look* shows to speak of something lost."""
+    def take_back(
+        self,
+        table: str,
+        look: Sampling,
+        at: datetime,
+        lacking: Callable[[str], frozenset[str]] = lambda _: frozenset(),
+    ) -> None:
+        """Revoke the certificates of *table* that *look* shows to speak of something lost.
+
+        *lacking* names the copies of a table that lack rows.
+        """
         if look.number < self._newest.get(table, 0):
             self._ground.pop(table, None)
             return
@@ -78,7 +88,7 @@ class CertificateRevocation:
         if self._ruled[0] != look.number:
             self._ruled = (look.number, _find_rule_changes(look))
         ruled = self._ruled[1].get(table, -1)
-        now, before = _ground(table, look, ruled), self._ground.get(table)
+        now, before = _ground(table, look, ruled, lacking(table)), self._ground.get(table)
         since = self._when.get(table, at)
         self._when[table] = max(since, at)
         if before is not None and _onward(before, now) and not _ended(before, since, at):
@@ -105,7 +115,7 @@ def _find_rule_changes(look: Sampling) -> dict[str, int]:
     return found
 
 
-def _ground(table: str, look: Sampling, ruled: int) -> CertificateBasis:
+def _ground(table: str, look: Sampling, ruled: int, lacking: frozenset[str]) -> CertificateBasis:
     sample = look.mirrors.get(table)
     mirror: MirrorPosition | str | None = look.unreadable.get(table)
     if sample is not None and not isinstance(sample, Missing):
@@ -116,16 +126,17 @@ def _ground(table: str, look: Sampling, ruled: int) -> CertificateBasis:
         if not isinstance(answer, Missing)
     }
     if isinstance(look.checkpoint, Missing):
-        return CertificateBasis(mirror, None, copies=copies)
+        return CertificateBasis(mirror, None, copies=copies, lacking=lacking)
     checkpoint = look.checkpoint.value
-    return CertificateBasis(mirror, checkpoint.batch, checkpoint.incarnations, ruled, copies)
+    lives = checkpoint.incarnations
+    return CertificateBasis(mirror, checkpoint.batch, lives, ruled, copies, lacking)
 
 
 def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
     if now.batch is not None and (before.batch is None or now.batch < before.batch):
         return False
     fell = any(_fell(before.copies.get(name), at) for name, at in now.copies.items())
-    if now.ruled > before.ruled or fell:
+    if now.ruled > before.ruled or fell or now.lacking - before.lacking:
         return False
     if now.batch is not None and now.incarnations != before.incarnations:
         return False  # landing has started over, perhaps on a log that has lost its end
@@ -162,6 +173,7 @@ def _known(now: CertificateBasis, before: CertificateBasis) -> CertificateBasis:
         before.incarnations if now.batch is None else now.incarnations,
         before.ruled if now.batch is None else now.ruled,
         {**before.copies, **now.copies},
+        now.lacking,
     )
 
 
@@ -201,6 +213,7 @@ class Assessor:
     orderings: Mapping[str, SourceOrdering]
     pauses: Callable[[datetime], Mapping[str, Pause]] = lambda _: {}
     losses: Callable[[], Mapping[str, TableLosses]] = dict
+    copy_losses: Callable[[str, str], TableLosses] = lambda _table, _copy: NO_LOSSES
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _counted: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
@@ -228,7 +241,8 @@ class Assessor:
 
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Everything known of *table* at the time of *facts*."""
-        self._forfeits.take_back(table.name, look, facts.at)
+        lacking = partial(self._lacking, copies=look.copies, waived=facts.waived)
+        self._forfeits.take_back(table.name, look, facts.at, lacking)
         samples, checkpoint = look.samples(table), look.checkpoint
         doubts = self.doubts(table.sources, facts.at)
         counts = {} if isinstance(checkpoint, Missing) else self._partitions(checkpoint.value)
@@ -268,7 +282,14 @@ class Assessor:
         samples = inputs.samples.of_copy(answer, table.name)
         earlier = None if inputs.clocks else self._earlier.get(_of_copy(table.name, copy))
         own = measure_lags(table, samples, inputs.lags.at, earlier)
-        return replace(inputs, samples=samples, lags=lags_of_copy(inputs.lags, own))
+        lags, losses = lags_of_copy(inputs.lags, own), self.copy_losses(table.name, copy)
+        return replace(inputs, samples=samples, lags=lags, copy_losses=losses)
+
+    def _lacking(
+        self, table: str, *, copies: Iterable[str], waived: frozenset[str]
+    ) -> frozenset[str]:
+        found = ((name, self.copy_losses(table, name)) for name in copies)
+        return frozenset(name for name, one in found if has_unwaived(table, one, waived))
 
     def decided(
         self, question: Question, table: Table, look: Sampling, facts: RoundFacts

@@ -7,8 +7,8 @@ that is down, a source with late changes, a merge backlog, and a hold of a whole
 A dead-lettered notification counts until it is waived. The waiver covers all that were
 dead-lettered before it too.
 
-A copy that is held or late affects only its own readers, so the answers of the table do not
-rest on it.
+A copy that is held, late or incomplete affects only its own readers, so the answers of the table
+do not rest on it.
 
 A missing image is not reported for a day that ended before its table had a base or before this
 service ran. It is reported if an older image shows that images are made. A missed image stays
@@ -385,6 +385,8 @@ def of_copies(
 def _ruling(one: CopyView, budget: timedelta) -> Ruling:
     if one.hold is not None:
         return Ruling(Outcome.FAIL, f"copy {one.name}: {one.hold.detail}", one.hold.reason)
+    if one.lost:
+        return Ruling(Outcome.FAIL, f"copy {one.name}: {one.lost}", "residual")
     if isinstance(one.hop.lag, Missing):
         return Ruling(Outcome.UNKNOWN, f"copy {one.name}: {one.hop.lag.why}", "not_yet")
     reason = f"copy {one.name} is {one.hop.lag.total_seconds():.0f} s behind its mirror"

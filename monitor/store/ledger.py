@@ -54,14 +54,19 @@ from checks.ledger import (
     Residual,
     TableLosses,
     add_entries,
+    copy_hop,
     count_in_flight,
     group_residuals,
+    is_copy_hop,
+    is_loaded,
+    settle_copied,
     settle_merge,
 )
 from checks.model import Outcome, Verdict
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, LONG, delete_rows
 from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
+from pipeline.copies.copy import CopiedVersion
 from pipeline.minute_counts import NO_MINUTE, is_minute
 from pipeline.model import Hop
 from pipeline.reports import LandingReport, MergeReport
@@ -96,14 +101,15 @@ class Ledger:
     """The ledger of one lane; ``_early`` are merges of batches that landing has not reported yet.
 
     They are in memory only, because each process reports the newest merge of a table again.
-    ``_residuals`` and ``_losses`` are as stored but for those of the ``_changed`` tables; None: of
-    all tables.
+    ``copies`` are those that there are, once they are known. ``_residuals`` and ``_losses`` are as
+    stored but for those of the ``_changed`` tables; None: of all tables.
     """
 
     database: Database
+    copies: Collection[str] | None = None
     _early: dict[str, MergeReport] = field(default_factory=dict)
     _residuals: Residuals = field(default_factory=dict, repr=False)
-    _losses: Mapping[str, TableLosses] = field(default_factory=dict, repr=False)
+    _losses: Mapping[tuple[str, str], TableLosses] = field(default_factory=dict, repr=False)
     _changed: set[str] | None = None
     _lane: str | None = None  # of this service, once it has landed
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -199,14 +205,41 @@ class Ledger:
                     time.sleep(min(time.monotonic() - began, LONG))
             self._early = early
 
-    def entries(self, table: str, since: int, until: int) -> Mapping[Hop, tuple[LedgerEntry, ...]]:
+    def add_copied(
+        self, copy: str, table: str, done: Sequence[CopiedVersion], at: datetime
+    ) -> None:
+        """Compare what a copy has followed, oldest first; a version that was compared counts once.
+
+        A version that was loaded makes good what was missing before it.
+        """
+        if not done:
+            return
+        hop = copy_hop(copy)
+        with self.database.write() as connection:
+            known = self._recorded(hop, table)
+            settled, new = -1 if known == UNREAD else known.last, list[LedgerEntry]()
+            for one in done:
+                if one.at is None:
+                    self._add(connection, table, hop, new, at)
+                    self._add_load(connection, table, hop, one, at)
+                    new = []
+                elif one.version > settled:
+                    new += settle_copied(one, settled, at)
+                settled = one.version if one.at is None else max(settled, one.version)
+            self._add(connection, table, hop, new, at)
+            _reach(connection, hop, table, -1, settled)
+        self._note_changed({table})
+
+    def entries(
+        self, table: str, since: int, until: int, copies: Iterable[str] = ()
+    ) -> Mapping[str, tuple[LedgerEntry, ...]]:
         """Return hop -> entries of *table* in minutes ``[since, until)``, ascending."""
         own = ledger_minutes.c.table == table
         when = and_(own, ledger_minutes.c.minute >= since, ledger_minutes.c.minute < until)
         flying = count_in_flight(self._open(ledger_open.c.table == table))
-        found = dict[Hop, list[LedgerEntry]]()
-        for hop in LEDGER_HOPS:
-            found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == hop.value))
+        found = dict[str, list[LedgerEntry]]()
+        for hop in (*LEDGER_HOPS, *map(copy_hop, copies)):
+            found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == str(hop)))
         found[Hop.MERGE] += [one for one in flying if since <= one.minute < until]
         return {hop: add_entries(own) for hop, own in found.items() if own}
 
@@ -221,10 +254,19 @@ class Ledger:
             return self._residuals
 
     def losses(self) -> Mapping[str, TableLosses]:
-        """Return table -> its residuals that are not made good; read as :meth:`residuals`."""
+        """Return table -> its residuals that are not made good; read as :meth:`residuals`.
+
+        Without those of its copies.
+        """
         with self._lock:
             self._read_changed()
-            return self._losses
+            return {table: one for (table, hop), one in self._losses.items() if not hop}
+
+    def copy_losses(self, table: str, copy: str) -> TableLosses:
+        """Return the residuals of a *copy* of *table*, as :meth:`losses`."""
+        with self._lock:
+            self._read_changed()
+            return self._losses.get((table, copy_hop(copy)), NO_LOSSES)
 
     def make_good(self, table: str, *proven: tuple[Residual, str]) -> None:
         """Store that residuals of *table* are made good, and by what; not what was found since.
@@ -259,15 +301,17 @@ class Ledger:
                 some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
                 kept |= self._sum_residuals(some)
             self._residuals = kept
-            losses = {name: one for name, one in self._losses.items() if name not in changed}
+            losses = {key: one for key, one in self._losses.items() if key[0] not in changed}
             self._losses = losses | dict(self._find_losses(changed))
         self._changed = set()
 
-    def _find_losses(self, tables: Collection[str]) -> Iterator[tuple[str, TableLosses]]:
-        """Of the hops that no check speaks for."""
+    def _find_losses(
+        self, tables: Collection[str]
+    ) -> Iterator[tuple[tuple[str, str], TableLosses]]:
+        """Of the hops that no check speaks for, by table and the hop of a copy, else nothing."""
         some = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
         lost = [(key, rows) for key, rows in some if rows and key[1] != Hop.COLLECTION.value]
-        found = dict[str, TableLosses]()
+        found = dict[tuple[str, str], TableLosses]()
         for (table, hop), rows in lost:
             own_hop = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == hop)
             wrong = and_(own_hop, ledger_minutes.c.residual != 0)
@@ -276,13 +320,14 @@ class Ledger:
             read = self.database.decoded(query.limit(MOST_LOST), ledger_minutes, _entry, _lost_rows)
             entries = [one for one in read if isinstance(one, LedgerEntry)]
             unread = sum(one for one in read if isinstance(one, int))
-            own = group_residuals(Hop(hop), entries) if entries else ()
+            own = group_residuals(_known_hop(hop), entries) if entries else ()
             if own and len(read) == MOST_LOST:  # the newest may go on
                 own = (*own[:-1], replace(own[-1], whole=False))
             known = unread + sum(one.rows for one in own)
             more = max(rows - known, 0)  # a merge may have come between
-            before = found.get(table, NO_LOSSES)
-            found[table] = TableLosses(
+            key = table, hop if is_copy_hop(hop) else ""
+            before = found.get(key, NO_LOSSES)
+            found[key] = TableLosses(
                 (*before.residuals, *own), before.more + more, before.unreadable + unread
             )
         yield from found.items()
@@ -321,9 +366,24 @@ class Ledger:
             lanes = connection.scalars(select(ledger_open.c.lane).distinct()).all()
         gone += sum(map(self._give_up, lanes))
         if self._lane is not None:
-            delete_rows(self.database, ledger_reach, ledger_reach.c.lane != self._lane)
+            landed = ~ledger_reach.c.lane.startswith(copy_hop(""), autoescape=True)
+            other = and_(ledger_reach.c.lane != self._lane, landed)
+            delete_rows(self.database, ledger_reach, other)
             gone += delete_rows(self.database, ledger_open, ledger_open.c.lane != self._lane)
+        if self.copies is not None:
+            gone += self._forget_copies(tuple(map(copy_hop, self.copies)))
         self._note_changed(None)
+        return gone
+
+    def _forget_copies(self, kept: Sequence[str]) -> int:
+        """Forget the copies that are not *kept*: nothing can make good what they lack."""
+        gone = 0
+        for table, hop in (
+            (ledger_minutes, ledger_minutes.c.hop),
+            (ledger_reach, ledger_reach.c.lane),
+        ):
+            other = and_(hop.startswith(copy_hop(""), autoescape=True), hop.not_in(kept))
+            gone += delete_rows(self.database, table, other)
         return gone
 
     def _give_up(self, lane: str) -> int:
@@ -365,18 +425,36 @@ class Ledger:
         unread = and_(own, func.typeof(ledger_open.c.batch) != "integer")  # it may be any
         landed = self._open(or_(passed, unread), merge.batch)
         new = settle_merge(merged, landed, recorded, settled)
-        if new:
-            self._add(connection, table, new, at)
+        self._add(connection, table, Hop.MERGE, new, at)
         connection.execute(delete(ledger_open).where(passed))
         _reach(connection, lane, table, -1, merge.batch)
         return len(landed)
 
     def _add(
-        self, connection: Connection, table: str, new: Sequence[LedgerEntry], at: datetime
+        self,
+        connection: Connection,
+        table: str,
+        hop: str,
+        new: Sequence[LedgerEntry],
+        at: datetime,
     ) -> None:
         """Add *new* entries to those of their minutes."""
-        there = self._of_minutes(table, Hop.MERGE, {one.minute for one in new})
-        _store_entries(connection, table, Hop.MERGE, add_entries([*there.values(), *new]), at)
+        if not new:
+            return
+        there = self._of_minutes(table, hop, {one.minute for one in new})
+        _store_entries(connection, table, hop, add_entries([*there.values(), *new]), at)
+
+    def _missing(self, table: str, hop: str) -> list[LedgerEntry]:
+        lost = self._minutes(and_(*_of_hop(table, hop), ledger_minutes.c.residual != 0))
+        return [one for one in lost if one.missing]
+
+    def _add_load(
+        self, connection: Connection, table: str, hop: str, load: CopiedVersion, at: datetime
+    ) -> None:
+        lost = (one for one in self._missing(table, hop) if is_loaded(one, load))
+        good = [one.with_proof(f"load of version {load.version}") for one in lost]
+        if good:
+            _store_entries(connection, table, hop, good, at)
 
     def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> None:
         """Add what was not added before: a check may count again after a restart."""
@@ -391,13 +469,12 @@ class Ledger:
             every = add_entries([*there.values(), *news])
             _store_entries(connection, table, hop, every, at)
         if counted.proven:
-            lost = self._minutes(and_(*_of_hop(table, hop), ledger_minutes.c.residual != 0))
             proof = f"{COUNTING_CHECK} passes"
-            good = [one.with_proof(proof) for one in lost if one.missing]
+            good = [one.with_proof(proof) for one in self._missing(table, hop)]
             if good:
                 _store_entries(connection, table, hop, good, at)
 
-    def _of_minutes(self, table: str, hop: Hop, wanted: Set[int]) -> dict[int, LedgerEntry]:
+    def _of_minutes(self, table: str, hop: str, wanted: Set[int]) -> dict[int, LedgerEntry]:
         """Return the stored entries of the *wanted* minutes (at least one)."""
         minute = ledger_minutes.c.minute
         near = and_(*_of_hop(table, hop), minute >= min(wanted), minute <= max(wanted))
@@ -414,22 +491,22 @@ class Ledger:
         return self.database.decoded(query, ledger_minutes, _entry, _unread_minute)
 
 
-def _of_hop(table: str, hop: Hop) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return ledger_minutes.c.table == table, ledger_minutes.c.hop == hop.value
+def _of_hop(table: str, hop: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return ledger_minutes.c.table == table, ledger_minutes.c.hop == str(hop)
 
 
 def _store_entries(
-    connection: Connection, table: str, hop: Hop, entries: Sequence[LedgerEntry], at: datetime
+    connection: Connection, table: str, hop: str, entries: Sequence[LedgerEntry], at: datetime
 ) -> None:
     """Write *entries* in place of those of their minutes."""
     replacing = insert(ledger_minutes).prefix_with("OR REPLACE")
     connection.execute(replacing, [_row(table, hop, one, at) for one in entries])
 
 
-def _row(table: str, hop: Hop, one: LedgerEntry, at: datetime) -> dict[str, Any]:
+def _row(table: str, hop: str, one: LedgerEntry, at: datetime) -> dict[str, Any]:
     return {
         "table": table,
-        "hop": hop.value,
+        "hop": str(hop),
         "minute": one.minute,
         "went_in": dict(one.went_in),
         "came_out": dict(one.came_out),
@@ -445,7 +522,7 @@ def _row(table: str, hop: Hop, one: LedgerEntry, at: datetime) -> dict[str, Any]
 
 
 def _entry(row: Row[Any]) -> LedgerEntry:
-    Hop(row.hop)  # or nothing knows what it counts
+    _known_hop(row.hop)
     return LedgerEntry(
         _minute(row.minute),
         _counts(row.went_in),
@@ -457,6 +534,11 @@ def _entry(row: Row[Any]) -> LedgerEntry:
         proof=str(row.proof or ""),
         found=row.found,
     )
+
+
+def _known_hop(hop: str) -> str:
+    """Require a hop that has a ledger, or nothing knows what a row counts."""
+    return hop if is_copy_hop(hop) else Hop(hop)
 
 
 def _entry_at(row: Row[Any]) -> tuple[LedgerEntry, datetime]:

@@ -38,6 +38,7 @@ StateName = Annotated[str, _one_of(ReadinessState)]
 LifeName = Annotated[str, _one_of(TableState)]
 StageName = Annotated[str, _one_of(Stage)]
 HopName = Annotated[str, _one_of(Hop)]
+LedgerHopName = Annotated[str, Field(pattern="^(collection|merge|copy:.+)$")]
 Order = Annotated[str, _one_of(OrderingName)]
 LedgerStateName = Annotated[str, _one_of(LedgerState)]
 OutcomeName = Annotated[str, _one_of(Outcome)]
@@ -326,10 +327,11 @@ class LedgerMinute(TypedDict):
 class LedgerOfHop(TypedDict):
     """The minutes of one hop, ascending, and its residual of all minutes that are kept.
 
+    The hop into a copy is `copy:` and its name.
     ``note`` says why there are no minutes; empty if there are some.
     """
 
-    hop: HopName
+    hop: LedgerHopName
     residual: int | None
     note: str
     minutes: list[LedgerMinute]

@@ -13,7 +13,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from checks.ledger import COUNTING_CHECK, LEDGER_HOPS, LedgerEntry, LedgerState, minute_of
+from checks.ledger import (
+    COUNTING_CHECK,
+    LEDGER_HOPS,
+    LedgerEntry,
+    LedgerState,
+    copy_hop,
+    is_copy_hop,
+    minute_of,
+)
 from checks.model import Outcome
 from monitor.store.ledger import KEPT
 from monitor.web import answers, render
@@ -38,10 +46,11 @@ SIGNS = {
     LedgerState.MADE_GOOD: "+",
 }
 LISTED = (LedgerState.RESIDUAL, LedgerState.UNKNOWN, LedgerState.MADE_GOOD)
-TITLES = {
+TITLES: Mapping[str, str] = {
     Hop.COLLECTION: "from the source's transactions into the change log",
     Hop.MERGE: "from the change log into the mirror",
 }
+INTO_COPY = "from the mirror into the copy"
 From = Annotated[str | None, Query(alias="from")]
 To = Annotated[str | None, Query(alias="to")]
 
@@ -83,12 +92,12 @@ def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JS
         "note": note,
         "hops": [
             {
-                "hop": hop.value,
-                "residual": residuals.get((table, hop.value)),
+                "hop": str(hop),
+                "residual": residuals.get((table, str(hop))),
                 "note": _explain_empty(parts, table, hop, found, known=not note),
                 "minutes": [_render_minute(one) for one in found.get(hop, ())],
             }
-            for hop in LEDGER_HOPS
+            for hop in _hops(parts, table)
         ],
     }
     return render.Answer(made)
@@ -122,16 +131,16 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
     note = _explain_limit(parts, span, found)
     lines = [
         Line(
-            f"{hop.value}: {TITLES[hop]}",
-            hop.value,
+            f"{hop}: {TITLES.get(hop, INTO_COPY)}",
+            str(hop),
             tuple(_cells(found.get(hop, ()), span)),
             _explain_empty(parts, table, hop, found, known=not note),
         )
-        for hop in LEDGER_HOPS
+        for hop in _hops(parts, table)
     ]
     wrong = [
-        (hop.value, _render_minute(one))
-        for hop in LEDGER_HOPS
+        (str(hop), _render_minute(one))
+        for hop in _hops(parts, table)
         for one in found.get(hop, ())
         if one.state in LISTED
     ]
@@ -172,12 +181,17 @@ def _read_instant(parts: ApiParts, name: str, text: str) -> datetime:
         ) from error
 
 
-def _entries(parts: ApiParts, table: str, span: Span) -> Mapping[Hop, tuple[LedgerEntry, ...]]:
-    return parts.store.ledger.entries(table, span.minutes.start, span.minutes.stop)
+def _hops(parts: ApiParts, table: str) -> tuple[str, ...]:
+    return (*LEDGER_HOPS, *map(copy_hop, parts.gate.copies(table)))
+
+
+def _entries(parts: ApiParts, table: str, span: Span) -> Mapping[str, tuple[LedgerEntry, ...]]:
+    copies, minutes = parts.gate.copies(table), span.minutes
+    return parts.store.ledger.entries(table, minutes.start, minutes.stop, copies)
 
 
 def _explain_limit(
-    parts: ApiParts, span: Span, found: Mapping[Hop, tuple[LedgerEntry, ...]]
+    parts: ApiParts, span: Span, found: Mapping[str, tuple[LedgerEntry, ...]]
 ) -> str:
     """Why a part of *span* may have had rows that are not known any more; empty if none may."""
     now = parts.clock()
@@ -192,8 +206,8 @@ def _explain_limit(
 def _explain_empty(
     parts: ApiParts,
     table: str,
-    hop: Hop,
-    found: Mapping[Hop, tuple[LedgerEntry, ...]],
+    hop: str,
+    found: Mapping[str, tuple[LedgerEntry, ...]],
     *,
     known: bool,
 ) -> str:
@@ -203,7 +217,9 @@ def _explain_empty(
     """
     if found.get(hop):
         return ""
-    if hop is not Hop.COLLECTION:
+    if is_copy_hop(hop):
+        return "no row that the copy followed" if known else "no row is known"
+    if hop != Hop.COLLECTION:
         return "no row" if known else "no row is known"
     view = parts.current.board.table(table)
     verdicts = () if view is None else view.verdicts

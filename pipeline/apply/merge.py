@@ -53,7 +53,14 @@ from pipeline.apply.invariants import (
 from pipeline.apply.partial_rows import ReadValues, ValueSources, fill_missing_values, is_partial
 from pipeline.apply.row_metadata import META, SLUICE, Adoption, RowOrigins, flat_column, row_origins
 from pipeline.errors import HeldError
-from pipeline.minute_counts import minute_key, minutes_of
+from pipeline.minute_counts import (
+    NO_MINUTE,
+    MinuteCounts,
+    add_counts,
+    count_origins,
+    minute_key,
+    minutes_of,
+)
 from pipeline.model import Account, Op, Order, Origin, Shard, Table
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
@@ -137,7 +144,8 @@ class MergeResult(Generic[W]):
     """The result of a merge, to be committed after ``version``.
 
     The table format defines ``work``. The applied batch is committed even if no row changes.
-    ``floors`` are committed with it.
+    ``floors`` are committed with it. ``written`` counts the rows that it changes, as
+    :func:`count_written`; None if the commit may have rows that it does not change.
     """
 
     version: int
@@ -145,6 +153,7 @@ class MergeResult(Generic[W]):
     counts: RowCounts
     account: Account
     floors: Mapping[Shard, Order]
+    written: MinuteCounts | None = None
 
 
 MergeFunction = Callable[[MergeTask[Any]], MergeResult[Any]]
@@ -352,6 +361,17 @@ def count_rows(verdicts: Verdicts, floored: int) -> RowCounts:
         floored=floored,
         archived=number[RowVerdict.ARCHIVE],
     )
+
+
+def count_written(made: MergePlan, counts: RowCounts) -> dict[str, dict[str, int]]:
+    """Minute -> op -> rows that come into the mirror; rows that go are deletes without a minute.
+
+    A row that is replaced does not go: neither by a newer one, nor by one that follows a truncate.
+    """
+    came = count_origins(made.rows[SLUICE].filter(pa.array(writes_row(made.verdicts))))
+    again = int(((made.verdicts == RowVerdict.INSERT) & made.found.there).sum())
+    gone = counts.deleted + counts.floored - again
+    return add_counts([came, {NO_MINUTE: {str(Op.DELETE): gone}}]) if gone else came
 
 
 def count_corrected(changes: pa.Table) -> int:

@@ -35,6 +35,7 @@ from pipeline.apply.decide import Floors, highest_orders
 from pipeline.apply.fold import ROW_OPS
 from pipeline.apply.merge import MergeFunction, MergeResult, MergeTask
 from pipeline.apply.mirror import (
+    WRITTEN,
     CommitStamp,
     MirrorSnapshot,
     archived_property,
@@ -501,12 +502,15 @@ def early_floors(job: MergeJob[S], written: MergeResult[Any]) -> Floors:
 def describe_merge(job: MergeJob[S], written: MergeResult[Any]) -> Mapping[str, object]:
     """Return what the note of a merge contains, apart from the version that it follows.
 
-    The note of an image has no account: the next merge accounts for the same changes.
+    The note of an image has no account: the next merge accounts for the same changes. The rows that
+    are written are in the note of the commit that writes them.
     """
+    rows = {} if written.written is None else {WRITTEN: written.written}
     if job.image is not None:
-        return {"since": job.wanted.after, "known": job.image.cut.isoformat(), "image": True}
+        known = job.image.cut.isoformat()
+        return {"since": job.wanted.after, "known": known, "image": True, **rows}
     known = job.task.at.isoformat()
-    return {"since": job.wanted.after, "known": known, "account": asdict(written.account)}
+    return {"since": job.wanted.after, "known": known, "account": asdict(written.account), **rows}
 
 
 UNKNOWN_DAY = ""

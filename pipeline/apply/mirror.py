@@ -24,6 +24,7 @@ from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan
 from pipeline.apply.decide import Floors
 from pipeline.changelog.table import build_app_id
 from pipeline.image import IMAGES, Image, parse_images
+from pipeline.minute_counts import MinuteCounts, parse_counts
 from pipeline.model import Order, Shard
 from pipeline.readings import LogKey
 from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
@@ -31,6 +32,7 @@ from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
 FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of texts
 ARCHIVED = "sluice.archived"
 STANDARDS = "sluice.standards"
+WRITTEN = "written"  # in the note of a merge
 _images: dict[str, tuple[str, tuple[Image, ...]]] = {}  # by address; as many as there are mirrors
 
 
@@ -232,6 +234,11 @@ class Commit:
         """The version Sluice saw before this commit of its own; None for a foreign commit."""
         after = self.own.get("after")
         return after if isinstance(after, int) else None
+
+    @property
+    def written(self) -> MinuteCounts | None:
+        """The rows that it changes, as its merge counted them; None if they were not counted."""
+        return parse_counts(self.own.get(WRITTEN)) if self.data_changing else {}
 
 
 Range = tuple[int, int]

@@ -10,11 +10,13 @@ newer one.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 
 from pipeline import copies, plugins
+from pipeline.minute_counts import MinuteCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,23 @@ class CopyStep:
         return self.now.whole and self.was is not None and not self.was.whole
 
 
+@dataclass(frozen=True, slots=True)
+class CopiedVersion:
+    """A version of its mirror that a copy has come to hold.
+
+    It has followed the commit of it, which was made ``at``. None: all rows of the version were
+    loaded, and if ``swept``, those that only earlier loads had brought were removed.  ``changed``
+    are the rows that the commit changes, as its merge counted them, and ``taken`` those that the
+    copy took over, as the copy counted them; None if that is unknown.
+    """
+
+    version: int
+    at: datetime | None = None
+    changed: MinuteCounts | None = None
+    taken: MinuteCounts | None = None
+    swept: bool = False
+
+
 class CopyTarget(Protocol):
     """An open copy; one thread at a time.
 
@@ -104,8 +123,11 @@ class CopyTarget(Protocol):
         """
         ...
 
-    def write(self, table: CopiedTable, step: CopyStep) -> None:
+    def write(self, table: CopiedTable, step: CopyStep) -> int | None:
         """Put in what came, then take out what went, and stand at ``step.now``.
+
+        Returns how many of the rows that went have no row in the copy afterwards, also if
+        another client took it out; None if that is not counted.
 
         A row takes the place of one with its key unless that is of the same source and of a higher
         rank; one that went is taken out only if it is of a lower one, or its own, and was not

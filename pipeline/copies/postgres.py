@@ -145,7 +145,7 @@ class PostgresTarget:
                     _raw(f"ALTER TABLE {place} ADD COLUMN {quote_for_display(one)} {wanted[one]}")
                 )
 
-    def write(self, table: CopiedTable, step: CopyStep) -> None:
+    def write(self, table: CopiedTable, step: CopyStep) -> int:
         """In one transaction, behind a lock that no other writer of this table has."""
         with self._translated(table.name):
             link = self._open()
@@ -154,11 +154,12 @@ class PostgresTarget:
                 link.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (table.name,))
                 self._require_position(table, step.was)
                 self._put(table, step)
-                self.take_rows(table, step)
+                gone = self.take_rows(table, step)
                 if step.sweeps:
                     self._sweep(table, step.now.load)
                 place = _place(table.name)
                 link.execute(STAND, (table.name, self.owner, place, *astuple(step.now)))
+        return gone
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -192,11 +193,14 @@ class PostgresTarget:
             )
             raise HeldError("copy_written", detail)
 
-    def take_rows(self, table: CopiedTable, step: CopyStep) -> None:
-        """Delete what went, unless this step wrote it, or it is of another source or newer."""
+    def take_rows(self, table: CopiedTable, step: CopyStep) -> int:
+        """Delete what went, unless this step wrote it, or it is of another source or newer.
+
+        Returns how many of the rows that went are not there.
+        """
         key = _key(table)
         if not self._stage(table, step, step.went, [*dict.fromkeys((*table.key, *OWN))]):
-            return
+            return 0
         same = " AND ".join(
             f"there.{quote_for_display(one)} = staged.{quote_for_display(one)}" for one in key
         )
@@ -208,6 +212,9 @@ class PostgresTarget:
                 f" AND there.{RANK} <= staged.{RANK} AND there.{VERSION} < staged.{VERSION}"
             )
         )
+        there = f"SELECT FROM {_place(table.name)} AS there WHERE {same}"
+        left = _raw(f"SELECT count(*) FROM staged WHERE NOT EXISTS ({there})")  # noqa: S608 - quoted
+        return int(self._open().execute(left).fetchone()[0])
 
     def _sweep(self, table: CopiedTable, load: int) -> None:
         gone = f"DELETE FROM {_place(table.name)} WHERE {RANK}[1] < {load}"  # noqa: S608 - quoted

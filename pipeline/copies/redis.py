@@ -51,14 +51,18 @@ return refused
 """
 TAKE = """
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return -1 end
+local gone = 0
 for _, row in ipairs(cmsgpack.unpack(ARGV[3])) do
   local there = redis.call('HMGET', row[1], '_sluice_source', '_sluice_rank', '_sluice_version')
   if there[2] and there[1] == row[2] and there[2] <= row[3]
      and tonumber(there[3]) < tonumber(row[4]) then
     redis.call('DEL', row[1])
+    gone = gone + 1
+  elseif not there[2] then
+    gone = gone + 1
   end
 end
-return 0
+return gone
 """
 SWEEP = """
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return -1 end
@@ -169,18 +173,20 @@ class RedisTarget:
             here = f"rows of {table.name} in {self.settings.place} are named by {stored.decode()}"
             raise HeldError("copy_key", f"{here}, its mirror's by {by}; {self._dropping(table)}")
 
-    def write(self, table: CopiedTable, step: CopyStep) -> None:
+    def write(self, table: CopiedTable, step: CopyStep) -> int:
         """Rows that came, keys that went, and then the position, at which each script looks."""
         with self._translated(table.name):
+            gone = 0
             was, now = self._dump_position(step.was), self._dump_position(step.now)
             for rows in split_rows(self._rows(table, step)):
                 if refused := self.run_script(PUT, table, was, rows):
                     raise self._written(table, refused)
             for keys in split_rows(self._keys(table, step)):
-                self.run_script(TAKE, table, was, keys)
+                gone += self.run_script(TAKE, table, was, keys)
             if step.sweeps and step.now.load > 1:
                 self._sweep(table, step, was)
             self.run_script(STAND, table, was, now)
+        return gone
 
     def close(self) -> None:
         client, self._client = self._client, None

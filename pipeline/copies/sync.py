@@ -18,9 +18,17 @@ from pipeline.apply.mirror import Commit, MirrorSnapshot, RowChanges, RowPart, b
 from pipeline.apply.row_metadata import SLUICE, Adoption
 from pipeline.apply.table_format import Mirrors
 from pipeline.changelog.table import build_app_id
-from pipeline.copies.copy import CopiedTable, CopyPosition, CopyStep, CopyTarget, RankedRows
+from pipeline.copies.copy import (
+    CopiedTable,
+    CopiedVersion,
+    CopyPosition,
+    CopyStep,
+    CopyTarget,
+    RankedRows,
+)
 from pipeline.errors import HeldError, ProofError, UnreachableError
-from pipeline.model import Table
+from pipeline.minute_counts import NO_MINUTE, MinuteCounts, add_counts, bounded, count_origins
+from pipeline.model import Op, Table
 
 AT_A_STRETCH = 200  # commits of one table, before others have their turn
 DAMAGED = ("file_damaged", "vector_damaged")
@@ -38,6 +46,7 @@ class CopySync:
     mirrors: Mirrors[Any]
     stopping: Callable[[], bool] = lambda: False
     _shaped: dict[str, CopiedTable] = field(default_factory=dict)
+    _done: list[CopiedVersion] = field(default_factory=list)
 
     def bring(self, table: Table, was: CopyPosition | None) -> CopyPosition | None:
         """The new position of the copy of *table*; it was at *was*, None without one.
@@ -138,7 +147,13 @@ class CopySync:
             at = now
         whole = replace(at, parts=None)
         self.target.write(made, CopyStep(at, whole))
+        self._done.append(CopiedVersion(at.version, swept=at.load > 1))
         return whole
+
+    def take_done(self) -> tuple[CopiedVersion, ...]:
+        """Return what was done since it was asked last, to the tables brought since then."""
+        done, self._done = tuple(self._done), []
+        return done
 
     def _followed(self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition) -> CopyPosition:
         steps = self.mirrors.table_format.changes(snapshot, was.version, table.key)
@@ -159,8 +174,15 @@ class CopySync:
         made = self._shaped.get(table.name)
         if made is None:  # no row with all columns has come yet in this run
             made = self._shaped_as_is(table, step.now.version)
-        ranked = self._ranked(table, came), self._ranked(table, went)
-        self.target.write(made, replace(step, came=ranked[0], went=ranked[1]))
+        taken = list[MinuteCounts | None]()
+        ranked = self._ranked(table, _count_groups(came, taken)), self._ranked(table, went)
+        gone = self.target.write(made, replace(step, came=ranked[0], went=ranked[1]))
+        taken.append(None if gone is None else {NO_MINUTE: {str(Op.DELETE): gone}} if gone else {})
+        known = [one for one in taken if one is not None]
+        counted = bounded(add_counts(known)) if len(known) == len(taken) else None
+        commit = changes.commit
+        done = CopiedVersion(commit.version, commit.at, changed=commit.written, taken=counted)
+        self._done.append(done)
 
     def _shaped_as_is(self, table: Table, version: int) -> CopiedTable:
         """The table with the columns of *version* of its mirror."""
@@ -187,6 +209,16 @@ class CopySync:
             for first in range(0, len(group), ROWS):
                 some = group.slice(first, ROWS)
                 yield RankedRows(some.select(plain), adoption.owners(some))
+
+
+def _count_groups(
+    groups: Iterable[pa.Table], into: list[MinuteCounts | None]
+) -> Iterator[pa.Table]:
+    """Count each of *groups* once it was used, by what wrote its rows; None if that is unknown."""
+    for group in groups:
+        yield group
+        known = SLUICE in group.column_names
+        into.append(count_origins(group[SLUICE]) if known else None)
 
 
 def _after(was: CopyPosition, commit: Commit, lane: str) -> CopyPosition:

@@ -398,6 +398,7 @@ class Rig:
             {SOURCE.name: SourceOrdering(Ordering.LOG)},
             self.store.pauses.standing,
             self.store.ledger.losses,
+            self.store.ledger.copy_losses,
         )
 
     def api(self) -> FastAPI:

@@ -1,6 +1,6 @@
 """Rounds of a copy's job: what moved is brought, what fails is said, and stops no other."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from monitor.cli.options import SHOWN, format_copies, summarize_copies
 from monitor.config.plans import CopyPlan
 from monitor.copying import CopyWork
 from monitor.observe.sampler import Sampling
-from pipeline.copies.copy import CopyPosition
+from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.copies.sync import CopySync
 from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
@@ -35,6 +35,7 @@ class FakeCopying:
     down: SluiceError | None = None
     asked: list[str] = field(default_factory=list)
     stopping: Any = None
+    done: list[CopiedVersion] = field(default_factory=list)
 
     @property
     def target(self) -> "FakeCopying":
@@ -45,8 +46,13 @@ class FakeCopying:
             raise self.down
         return dict(self.kept)
 
+    def take_done(self) -> tuple[CopiedVersion, ...]:
+        done, self.done = tuple(self.done), []
+        return done
+
     def bring(self, one: Table, was: CopyPosition | None) -> CopyPosition:
         self.asked.append(one.name)
+        self.done.append(CopiedVersion(self.mirrors[one.name].version))
         if one.name in self.raising:
             raise self.raising[one.name]
         there = self.mirrors[one.name]
@@ -99,6 +105,23 @@ def test_only_tables_of_the_copy_that_have_moved_are_brought() -> None:
     rig.copying.mirrors["a.y"] = MirrorPosition(4, 3, "m")
 
     assert rig.run() == ["a.y"]
+
+
+def test_what_was_done_to_a_table_is_counted_even_if_the_rest_of_it_fails() -> None:
+    rig, counted = Rig(), dict[str, tuple[CopiedVersion, ...]]()
+    rig.copying.raising["a.x"] = HeldError("copy_columns", "alter it")
+
+    def count(copy: str, table: str, done: Sequence[CopiedVersion], at: datetime) -> None:
+        assert (copy, at) == ("cache", rig.now)
+        counted[table] = tuple(done)
+        if table == "a.y":
+            raise UnreachableError("the store is full")
+
+    rig.work.count = count
+
+    assert rig.run() == ["a.x", "a.y"]
+    assert counted == {"a.x": (CopiedVersion(3),), "a.y": (CopiedVersion(3),)}
+    assert rig.work.problem == ""
 
 
 def test_one_whose_mirror_is_another_or_that_was_emptied_is_brought_again() -> None:

@@ -16,7 +16,7 @@ from monitor.web.api import build_application
 from monitor.web.metrics import encode_metrics
 from monitor.web.status_page import status_page
 from pipeline.backfill_state import Backfill
-from pipeline.copies.copy import CopyPosition
+from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.errors import UnreachableError
 from pipeline.landing.backfill import BackfilledRows, BackfillStep
 from pipeline.landing.next_checkpoint import next_checkpoint
@@ -323,3 +323,69 @@ def test_a_table_whose_copy_is_held_is_an_incident_that_ends(rig: Rig, copy: Fak
     rig.round()
 
     assert [one for one in rig.store.incidents.open() if one.cause.check == "copy"] == []
+
+
+def lose_row_of_copy(rig: Rig) -> str:
+    """The copy takes over one of two updates of version 5; the id of a waiver."""
+    done = (CopiedVersion(4), CopiedVersion(5, rig.now, {"7": {"u": 2}}, {"7": {"u": 1}}))
+    rig.store.ledger.add_copied("cache", USERS, done, rig.now)
+    (lost,) = rig.store.ledger.copy_losses(USERS, "cache").residuals
+    return f"ledger:{USERS}:{lost.key}"
+
+
+def test_a_copy_that_lacks_a_row_is_blocked_until_it_is_loaded_and_its_table_is_not(
+    rig: Rig, copy: FakeCopy
+) -> None:
+    assert ask_copy_gate(rig)[0] == 200
+    lose_row_of_copy(rig)
+
+    status, answer = ask_copy_gate(rig)
+    (why,) = [one["text"] for one in answer["tables"][0]["reasons"] if one["code"] == "residual"]
+    assert (status, answer["state"]) == (409, "revoked")
+    assert why.startswith("1 rows (u: 1) at hop copy:cache, of 1970-01-01 00:07 UTC went in")
+    assert "load" in why
+    assert ask_copy_gate(rig, stage="mirror", copy="")[0] == 200
+
+    rig.store.ledger.add_copied("cache", USERS, [CopiedVersion(6)], rig.now)
+    assert ask_copy_gate(rig)[0] == 200
+
+
+def test_rows_that_a_copy_lacks_are_an_incident_that_a_waiver_ends(
+    rig: Rig, copy: FakeCopy
+) -> None:
+    waiver = lose_row_of_copy(rig)
+    rig.round()
+    copy.catch_up()
+    (found,) = [one for one in rig.store.incidents.open() if one.cause.check == "copy"]
+    assert found.cause.subject == USERS
+    assert [one for one in rig.store.incidents.open() if one.cause.check == "ledger"] == []
+    metric = f'sluice_ledger_residual_rows{{table="{USERS}",hop="copy:cache"}} 1.0'
+    assert metric in encode_metrics(rig.current.board, rig.now).decode()
+
+    told = {"id": waiver, "reason": "a test", "who": "me"}
+    assert rig.client.post("/v1/waivers", json=told).status_code == 201
+    rig.round()
+
+    assert [one for one in rig.store.incidents.open() if one.cause.check == "copy"] == []
+    copy.catch_up()
+    assert ask_copy_gate(rig)[0] == 200
+
+
+def test_the_ledger_of_a_table_has_a_line_for_each_copy(rig: Rig, copy: FakeCopy) -> None:
+    asked = {"from": "1970-01-01T00:00:00Z", "to": "1970-01-01T01:00:00Z"}
+    lose_row_of_copy(rig)
+    rig.round()
+
+    answer = rig.client.get(f"/v1/tables/{USERS}/ledger", params=asked).json()
+    page = rig.client.get("/ledger", params={"table": USERS, **asked}).text
+    orders = rig.client.get(f"/v1/tables/{ORDERS}/ledger").json()
+
+    hop = answer["hops"][-1]
+    assert (hop["hop"], hop["residual"], hop["minutes"][0]["missing"]) == (
+        "copy:cache",
+        1,
+        {"u": 1},
+    )
+    assert "copy:cache: from the mirror into the copy" in page
+    assert '<g data-state="residual">' in page
+    assert [one["hop"] for one in orders["hops"]] == ["collection", "merge"]

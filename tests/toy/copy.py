@@ -48,7 +48,7 @@ class FileTarget:
     def shaped(self, table: CopiedTable) -> None:
         """Whatever columns there are, a row is a text."""
 
-    def write(self, table: CopiedTable, step: CopyStep) -> None:
+    def write(self, table: CopiedTable, step: CopyStep) -> int:
         whole = _read(self.path)
         own = whole.setdefault(table.name, {"owner": self.owner, "at": None, "rows": {}})
         if own["at"] != (asdict(step.was) if step.was else None):
@@ -58,10 +58,12 @@ class FileTarget:
             if there and there["source"] == line["source"] and there["rank"] > line["rank"]:
                 raise HeldError("copy_written", f"{table.name}: {key} is newer")
             own["rows"][key] = line
+        gone = 0
         for key, line in (one for some in step.went for one in _lines(table, some, step)):
             there = own["rows"].get(key)
             if there and there["rank"] <= line["rank"] and there["version"] < line["version"]:
                 del own["rows"][key]
+            gone += key not in own["rows"]
         if step.sweeps:
             kept = own["rows"].items()
             own["rows"] = {k: one for k, one in kept if one["rank"][0] == step.now.load}
@@ -72,6 +74,7 @@ class FileTarget:
             made.replace(self.path)
         except OSError as error:
             raise UnreachableError(f"{self.path}: {error}") from error
+        return gone
 
     def close(self) -> None:
         """Nothing is open."""

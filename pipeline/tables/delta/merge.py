@@ -35,6 +35,7 @@ from pipeline.apply.merge import (
     RowCounts,
     account_for,
     count_rows,
+    count_written,
     plan_merge,
 )
 from pipeline.apply.mirror import Commit, FileState, keeps_archived
@@ -46,6 +47,7 @@ from pipeline.delta.protocol import column_types, fit_rows, padded_columns, requ
 from pipeline.delta.statistics import collect_statistics
 from pipeline.delta.store import Store, open_store
 from pipeline.errors import HeldError
+from pipeline.minute_counts import bounded
 from pipeline.tables.delta.files import Footers, Layout, MirrorFiles, to_bitmap
 from pipeline.tables.delta.find import find_occurrences, find_rows, read_values, rows_below_floor
 
@@ -249,7 +251,8 @@ def run_merge(
     counts = count_rows(made.verdicts, floored)
     _confirm(task, mirror, counts, actions)
     account = account_for(task, made, counts)
-    return MergeResult(task.snapshot.version, actions, counts, account, made.floors)
+    written = bounded(count_written(made, counts))
+    return MergeResult(task.snapshot.version, actions, counts, account, made.floors, written)
 
 
 def mirror_files(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> MirrorFiles:

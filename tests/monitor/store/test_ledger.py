@@ -9,12 +9,20 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import ColumnElement, Connection, event, text
 
-from checks.ledger import COUNTING_CHECK, EVENTS, LedgerEntry, LedgerState, TableLosses
+from checks.ledger import (
+    COUNTING_CHECK,
+    EVENTS,
+    NO_LOSSES,
+    LedgerEntry,
+    LedgerState,
+    TableLosses,
+)
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store import ledger
 from monitor.store.history import HISTORY
 from monitor.store.ledger import KEPT, MOST_RESIDUAL, UNREADABLE, Ledger
 from monitor.store.store import ServiceStore
+from pipeline.copies.copy import CopiedVersion
 from pipeline.minute_counts import MinuteCounts
 from pipeline.model import Account, Hop
 from pipeline.reports import LandingReport, MergeReport
@@ -499,6 +507,123 @@ def test_residuals_follow_each_change_and_read_only_the_tables_that_changed(
 
     store.ledger.prune(NOW + KEPT + timedelta(seconds=1))
     assert store.ledger.residuals() == {("u", "merge"): 1}
+
+
+CACHE = "copy:cache"
+
+
+def follow(
+    version: int, changed: MinuteCounts | None, taken: MinuteCounts | None = None
+) -> CopiedVersion:
+    return CopiedVersion(version, NOW, changed, changed if taken is None else taken)
+
+
+def copy(store: ServiceStore, *done: CopiedVersion, at: datetime = NOW) -> None:
+    store.ledger.add_copied("cache", T, done, at)
+
+
+def copied(store: ServiceStore) -> dict[int, LedgerState]:
+    found = store.ledger.entries(T, 0, 10**9, ["cache"]).get(CACHE, ())
+    return {one.minute: one.state for one in found}
+
+
+def test_a_row_that_a_copy_did_not_take_is_a_residual_of_its_minute_and_of_the_copy_alone(
+    store: ServiceStore,
+) -> None:
+    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}), follow(5, {"8": {"c": 2}}, {}))
+
+    assert copied(store) == {7: LedgerState.BALANCED, 8: LedgerState.RESIDUAL}
+    assert store.ledger.residuals() == {(T, CACHE): 2}
+    (lost,) = store.ledger.copy_losses(T, "cache").residuals
+    assert (lost.hop, lost.missing, lost.batch) == (CACHE, {8: {"c": 2}}, 5)
+    assert lost.text.endswith("at hop copy:cache, of 1970-01-01 00:08 UTC")
+    assert (store.ledger.losses(), store.ledger.copy_losses(T, "other")) == ({}, NO_LOSSES)
+
+
+def test_a_version_that_a_copy_follows_again_counts_once(store: ServiceStore) -> None:
+    """It was set back, and begins again at its own position."""
+    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}), follow(5, {"7": {"d": 1}}))
+    before = store.ledger.entries(T, 0, 10**9, ["cache"])
+    copy(store, follow(4, {"7": {"u": 1}}), follow(5, {"7": {"d": 1}}, {}))
+
+    assert store.ledger.entries(T, 0, 10**9, ["cache"]) == before
+    copy(store, follow(6, {"8": {"u": 1}}))
+    assert copied(store) == {7: LedgerState.BALANCED, 8: LedgerState.BALANCED}
+
+
+def test_versions_that_a_copy_followed_without_a_report_are_unknown(store: ServiceStore) -> None:
+    copy(store, CopiedVersion(3))
+    copy(store, follow(6, {"7": {"u": 1}}))
+
+    assert set(copied(store).values()) == {LedgerState.BALANCED, LedgerState.UNKNOWN}
+    assert store.ledger.residuals() == {(T, CACHE): None}
+
+
+def test_a_commit_that_an_earlier_version_made_is_unknown(store: ServiceStore) -> None:
+    copy(store, follow(6, None, {"7": {"u": 1}}))
+
+    assert set(copied(store).values()) == {LedgerState.UNKNOWN}
+
+
+def test_a_load_makes_good_what_a_copy_lacked_and_another_mirror_begins_below(
+    store: ServiceStore,
+) -> None:
+    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}, {}))
+    copy(store, CopiedVersion(2), follow(3, {"8": {"u": 1}}))
+
+    (good, _) = store.ledger.entries(T, 0, 10**9, ["cache"])[CACHE]
+    assert copied(store) == {7: LedgerState.MADE_GOOD, 8: LedgerState.BALANCED}
+    assert good.proof == "load of version 2"
+    assert store.ledger.copy_losses(T, "cache") == NO_LOSSES
+
+
+@pytest.mark.parametrize("taken", [{"7": {"u": 1}}, {"7": {"u": 2}, "": {"d": 1}}])
+def test_a_first_load_proves_nothing_of_rows_that_ought_to_have_gone(
+    store: ServiceStore, taken: MinuteCounts
+) -> None:
+    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}, "": {"d": 1}}, taken))
+    copy(store, CopiedVersion(4))
+    assert store.ledger.copy_losses(T, "cache").residuals
+
+    copy(store, CopiedVersion(4, swept=True))
+    assert store.ledger.copy_losses(T, "cache") == NO_LOSSES
+
+
+def test_a_copy_whose_reach_is_unreadable_is_unknown_and_goes_on(store: ServiceStore) -> None:
+    copy(store, CopiedVersion(3))
+    with store.database.write() as connection:
+        connection.execute(text("UPDATE ledger_reach SET last = 'x'"))
+    copy(store, follow(4, {"7": {"u": 1}}))
+    copy(store, follow(5, {"8": {"u": 1}}))
+
+    assert copied(store)[8] is LedgerState.BALANCED
+
+
+def test_copies_that_are_no_more_are_forgotten_and_the_others_are_kept(store: ServiceStore) -> None:
+    land(store, 0)
+    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}, {}))
+    store.ledger.prune(NOW)
+    assert store.ledger.residuals() == {(T, CACHE): 1}  # nothing has said which copies there are
+
+    store.ledger.copies = ["cache"]
+    store.ledger.prune(NOW)
+    copy(store, follow(5, {"8": {"u": 1}}))
+    assert copied(store) == {7: LedgerState.RESIDUAL, 8: LedgerState.BALANCED}
+
+    store.ledger.copies = []
+    store.ledger.prune(NOW)
+    assert (copied(store), store.ledger.residuals()) == ({}, {})
+
+
+def test_a_change_log_that_was_put_back_says_nothing_of_copies(store: ServiceStore) -> None:
+    land(store, 0)
+    land(store, 1)
+    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}))
+    land(store, 1)
+
+    copy(store, follow(4, {"7": {"u": 1}}, {}), follow(5, {"8": {"u": 1}}))
+
+    assert copied(store) == {7: LedgerState.BALANCED, 8: LedgerState.BALANCED}
 
 
 @dataclass

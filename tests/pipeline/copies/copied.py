@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.apply.table_format import Mirrors
-from pipeline.copies.copy import CopiedTable, Copy, CopyPosition, CopyStep, CopyTarget
+from pipeline.copies.copy import (
+    CopiedTable,
+    CopiedVersion,
+    Copy,
+    CopyPosition,
+    CopyStep,
+    CopyTarget,
+)
 from pipeline.copies.sync import CopySync
 from pipeline.model import Op, Shard, Table
 from pipeline.settings import TableRule
@@ -25,6 +32,9 @@ class Copied:
     table: Table = TABLE
     target: CopyTarget = field(init=False)
     copying: CopySync = field(init=False)
+    lossy: bool = False
+    """Whether the copy may have counted other rows than the merges."""
+    done: list[CopiedVersion] = field(default_factory=list)
     written: CopiedTable = field(init=False)
     """The table of the newest step, as the copy has been given it."""
 
@@ -37,9 +47,9 @@ class Copied:
         mirrors = Mirrors(self.lake.settings, self.lake.table_format)
         self.copying = CopySync(self.target, mirrors)
 
-        def note(table: CopiedTable, step: CopyStep) -> None:
+        def note(table: CopiedTable, step: CopyStep) -> int | None:
             self.written = table
-            type(self.target).write(self.target, table, step)
+            return type(self.target).write(self.target, table, step)
 
         self.target.write = note  # type: ignore[method-assign]
 
@@ -49,9 +59,12 @@ class Copied:
         return self.target.positions().get(self.table.name)
 
     def bring(self) -> CopyPosition | None:
-        """One pass; it ends where the copy says it does."""
+        """One pass; it ends where the copy says it does, and has counted as the merges have."""
         made = self.copying.bring(self.table, self.position)
         assert made == self.position
+        new = self.copying.take_done()
+        self.done += new
+        assert self.lossy or not [one for one in new if one.changed not in (None, one.taken)]
         return made
 
     def play(self, *rows: Mapping[str, Any]) -> CopyPosition | None:

@@ -26,6 +26,8 @@ def keep(lake: str, copy: Copy) -> None:
             copying.bring(TABLE, target.positions().get(TABLE.name))
         except SluiceError as error:
             sys.stderr.write(f"{error}\n")
+        for one in copying.take_done():
+            assert one.changed in (None, one.taken), one
         time.sleep(AGAIN)
 
 

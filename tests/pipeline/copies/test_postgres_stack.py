@@ -12,6 +12,7 @@ from demo.postgres import Postgres
 from pipeline.copies.copy import CopyStep
 from pipeline.copies.postgres import PostgresCopy, PostgresTarget
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
+from pipeline.minute_counts import NO_MINUTE
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.builders.lake import ID, NAME, LocalLake, row
@@ -144,10 +145,13 @@ def test_a_delete_of_an_older_row_leaves_a_newer(
     postgres.execute(
         "UPDATE db.t SET _sluice_rank = '{1,9,9,9,9,9}' WHERE id = 2", database=copy.database
     )
+    copied.lossy = True
 
     copied.play(row(D, 21, 2), row(D, 22, 1))
 
     assert set(rows()) == {2}
+    newest = copied.done[-1]
+    assert (newest.changed, newest.taken) == ({NO_MINUTE: {"d": 2}}, {NO_MINUTE: {"d": 1}})
 
 
 def test_a_killed_step_leaves_nothing_and_is_done_again(
