@@ -447,7 +447,9 @@ CASES: tuple[Case, ...] = (
     ),
     _unknown("column_values_to_be_in_set", "which is binary", "raw", value_set=["b"]),
     _unknown("column_values_to_be_between", "which has no bounds", "flag", min_value=0),
-    _unknown("column_values_to_be_between", "min_value is above", "paid", min_value=2, max_value=1),
+    _unknown(
+        "column_values_to_be_between", "min_value is above", "paid", min_value="2", max_value="1"
+    ),
     _unknown("column_values_to_match_regex", "no one text form", "at", regex="^2026"),
     _unknown("column_values_to_match_regex", "no one text form", "ratio", regex="^1"),
     _unknown("column_distinct_values_to_equal_set", "does not compare", "paid", value_set=[1.1]),
