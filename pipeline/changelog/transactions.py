@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
 from pipeline.model import ORDER_PARTS, Op, Origin, Shard, Table
@@ -34,6 +34,7 @@ from pipeline.readings import LogKey, ShardBase, Transaction
 
 MOST_ENDS = 50_000  # of transactions, some 0.5 kB each
 MOST_SPANS = 5_000  # batches
+T = TypeVar("T")
 MOST_KEYS = 100_000  # of changed rows that were read ahead, some 0.2 kB each
 MOST_TEXT = 20_000_000  # characters of these keys
 Row = Mapping[str, Any]
@@ -204,26 +205,13 @@ class LogMemory:
         self, batches: Iterable[int], read: Callable[[Sequence[int]], Mapping[int, Spans]]
     ) -> Mapping[int, Spans]:
         """Of each of *batches*; *read* is asked for those that are not known, all at once."""
-        wanted = set(batches)
-        lacking = sorted(wanted - self._spans.keys())
-        loaded = read(lacking) if lacking else {}
-        self._spans |= {batch: loaded.get(batch, {}) for batch in lacking}
-        found = {batch: self._spans[batch] for batch in wanted}
-        for batch in sorted(self._spans)[:-MOST_SPANS]:
-            del self._spans[batch]
-        return found
+        return _recall(self._spans, batches, read, {})
 
     def counts(
-        self, batches: range, read: Callable[[Sequence[int]], Mapping[int, int]]
-    ) -> list[int]:
-        """How many ENDs each of *batches* has; *read* is asked for those that are not known."""
-        lacking = [batch for batch in batches if batch not in self._counts]
-        loaded = read(lacking) if lacking else {}
-        self._counts |= {batch: loaded.get(batch, 0) for batch in lacking}
-        found = [self._counts[batch] for batch in batches]
-        for batch in sorted(self._counts)[:-MOST_SPANS]:
-            del self._counts[batch]
-        return found
+        self, batches: Iterable[int], read: Callable[[Sequence[int]], Mapping[int, int]]
+    ) -> Mapping[int, int]:
+        """How many ENDs each of *batches* has; *read* as for `spans`."""
+        return _recall(self._counts, batches, read, 0)
 
     def _take(self, batches: range, read: Callable[[range], Iterator[Ended]]) -> None:
         by_batch: dict[int, dict[tuple[str, str], list[Ended]]] = {batch: {} for batch in batches}
@@ -244,6 +232,23 @@ class LogMemory:
                 return
             held -= self._sizes.pop(batch)
             del self._ends[batch]
+
+
+def _recall(
+    known: dict[int, T],
+    batches: Iterable[int],
+    read: Callable[[Sequence[int]], Mapping[int, T]],
+    none: T,
+) -> Mapping[int, T]:
+    """Of each of *batches* what is *known*, or what *read* finds; the newest stay known."""
+    wanted = set(batches)
+    lacking = sorted(wanted - known.keys())
+    loaded = read(lacking) if lacking else {}
+    known |= {batch: loaded.get(batch, none) for batch in lacking}
+    found = {batch: known[batch] for batch in wanted}
+    for batch in sorted(known)[:-MOST_SPANS]:
+        del known[batch]
+    return found
 
 
 ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
@@ -373,8 +378,10 @@ class TransactionReader:
 
     def limit(self, after: int, until: int, most: int) -> int:
         """Newest batch up to *until* with at *most* so many ENDs above *after*; one batch fits."""
-        counts = self.memory.counts(range(after + 1, until + 1), self._read_counts)
-        fitting = sum(1 for _ in takewhile(lambda n: n <= most, accumulate(counts)))
+        batches = range(after + 1, until + 1)
+        counts = self.memory.counts(batches, self._read_counts)
+        sums = accumulate(counts[batch] for batch in batches)
+        fitting = sum(1 for _ in takewhile(lambda n: n <= most, sums))
         return min(until, after + max(fitting, 1))
 
     def _read_counts(self, batches: Sequence[int]) -> Mapping[int, int]:
