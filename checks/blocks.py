@@ -410,15 +410,10 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
 LOAD_AGAIN = "a new load of the copy closes it (docs/runbooks/late.md#copy)"
 
 
-def explain_copy_losses(inputs: Inputs) -> str:
-    """Why rows of the copy that is asked about are known to be missing; empty if none is."""
-    found = _of_ledger(inputs.table.name, inputs.copy_losses, LOAD_AGAIN)
-    return next((one.text for one in found if one.id not in inputs.waived), "")
-
-
-def has_unwaived(table: str, losses: TableLosses, waived: Collection[str]) -> bool:
-    """Whether rows are missing that no waiver covers."""
-    return any(one.id not in waived for one in _of_ledger(table, losses, ""))
+def explain_copy_losses(table: str, losses: TableLosses, waived: Collection[str]) -> str:
+    """Why rows of a copy are known to be missing that no waiver covers; empty if none are."""
+    found = _of_ledger(table, losses, LOAD_AGAIN)
+    return next((one.text for one in found if one.id not in waived), "")
 
 
 def _of_ledger(table: str, losses: TableLosses, advice: str) -> Iterator[Reason]:

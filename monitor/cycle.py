@@ -267,7 +267,8 @@ class Cycle:
         holds = self.copies(table)
         for name, (inputs, answer) in copies.items():
             hop = next(one for one in inputs.lags.hops if one.hop is Hop.COPY)
-            yield CopyView(name, hop, answer, holds.get(name), explain_copy_losses(inputs))
+            lost = explain_copy_losses(table, inputs.copy_losses, inputs.waived)
+            yield CopyView(name, hop, answer, holds.get(name), lost)
 
     def _dated(self, view: TableView) -> TableView:
         """The view, and since when its table is in the state it is in."""
