@@ -93,9 +93,17 @@ def _stay(stage: Stage) -> None:
 def hold_folder(home: Path, what: str = "demo", lock: str = "lock") -> Iterator[None]:
     """Make *home*, and keep a second *what* out of it while this one uses it.
 
+    The file *lock* stays there: where it is, the next one may remove what this one made.
+
     Raises:
-        ConfigError: if there is one.
+        ConfigError: if there is one, or if *home* has files and no *what* made it.
     """
+    if home.exists() and not (home / lock).exists() and any(home.iterdir()):
+        msg = (
+            f"{home} is not empty, and has no {lock}, so its files may be yours; give a new folder"
+            f" as --dir, or remove this one if an earlier {what} made it"
+        )
+        raise ConfigError(msg)
     home.mkdir(parents=True, exist_ok=True)
     with (home / lock).open("w") as held:
         try:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -86,7 +86,7 @@ from pipeline.spark import jars
 
 HOME = jars.ROOT / "build" / "drill"
 LOCK = "drill.lock"
-"""Written before all else into the folder of a drill: only where it is, a drill removes files."""
+"""Keeps the folder of a drill, and shows that a drill made it."""
 STATES = ("pending", "firing", "recovering", "resolved")
 """A pending incident counts: it is listed and closes the gate, and its notification waits."""
 PATIENCE = timedelta(minutes=10)
@@ -130,21 +130,6 @@ class DrillPlan:
             **dict.fromkeys(few, spread // self.tables),
             **dict.fromkeys(large, (self.faults - spread) // LARGE_TABLES),
         }
-
-
-def claim_folder(home: Path) -> AbstractContextManager[None]:
-    """Keep a second drill out of *home* until the end, which is refused if it is another's.
-
-    Raises:
-        ConfigError: if *home* has files, but no drill made it.
-    """
-    if home.exists() and not (home / LOCK).exists() and any(home.iterdir()):
-        msg = (
-            f"{home} is not empty, and has no {LOCK}, so its files may be yours; give a new folder"
-            " as --dir, or remove this one if an earlier drill made it"
-        )
-        raise ConfigError(msg)
-    return hold_folder(home, "drill", LOCK)
 
 
 def choose_outages(names: Sequence[str]) -> tuple[Outage, ...]:
@@ -199,7 +184,7 @@ class Drill:
         Raises:
             ConfigError: if *home* has files, but no drill made it, or if one runs there.
         """
-        self.ends.enter_context(claim_folder(self.home))
+        self.ends.enter_context(hold_folder(self.home, "drill", LOCK))
         end_mounts(self.home)
         clear_home(self.home)
         shutil.rmtree(self.home / "store", ignore_errors=True)

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from demo import processes
 from demo.processes import wait_until
+from demo.run import hold_folder
 from demo.story import harm as harm_file
 from demo.story import memory
 from demo.story.harm import ForeignDelete
@@ -23,6 +24,7 @@ from demo.story.landed import LandedCount
 from demo.story.progress import TableProgress, line
 from demo.story.screen import Screen
 from demo.story.summary import Played, Summary
+from pipeline.errors import ConfigError
 
 SOON = timedelta(seconds=20)
 
@@ -206,3 +208,20 @@ def test_memory_counts_what_was_started_and_what_that_started(tmp_path: Path) ->
     assert set(memory.family(child.pid)) < set(memory.family(os.getpid()))
     assert memory.in_use() > 0
     child.kill()
+
+
+def test_a_folder_that_no_demo_made_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    mine = tmp_path / "mysql" / "a"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+
+    with pytest.raises(ConfigError, match="is not empty, and has no lock"), hold_folder(tmp_path):
+        pass
+
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [mine]
+
+
+def test_the_next_demo_begins_in_the_folder_of_one_that_has_ended(tmp_path: Path) -> None:
+    for _ in range(2):
+        with hold_folder(tmp_path):
+            (tmp_path / "mysql").mkdir(exist_ok=True)
