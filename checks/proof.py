@@ -18,9 +18,10 @@ earlier ones has landed after its batch.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import count
 
 from checks.certificate import Evidence
@@ -317,7 +318,7 @@ CODE = "sent_again"
 
 def resent_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why older rows may stand in *table* now; also of what a certificate was given for."""
-    behind = _batch_behind(table, stage, samples)
+    behind = partial(_batch_behind, table, stage, samples)
     return tuple(
         reason
         for source, trail in _trails(table, samples)
@@ -345,12 +346,12 @@ def _batch_behind(table: Table, stage: Stage, samples: Samples) -> int | None:
 
 
 def _explain_resending(
-    source: str, trail: HeartbeatHistory, applied: int | None
+    source: str, trail: HeartbeatHistory, find_behind: Callable[[], int | None]
 ) -> Iterator[Reason]:
     if trail.resending or trail.divided:
         detail = f"heartbeat {trail.last} came after {trail.highest}"
         yield Reason(CODE, f"source {source}: its log is being sent again, as {detail}")
-    elif applied is not None and applied < trail.over:
+    elif trail.over >= 0 and (applied := find_behind()) is not None and applied < trail.over:
         detail = f"its log was sent again until batch {trail.over}, and the mirror is applied"
         detail += f" through batch {applied}; wait for its next merge"
         yield Reason(CODE, f"source {source}: {detail}")

@@ -10,7 +10,8 @@ def text_or_cause(text: str, what: str) -> str:
     It may quote other software. A lone surrogate, which no store and no answer can hold, is shown
     as its code.
     """
-    text = text.encode("utf-8", "backslashreplace").decode()
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode()
     return text if text.strip() else f"{what}, without a message; see the log"
 
 
