@@ -420,8 +420,9 @@ def quantile(answers: Sequence[float], share: float) -> float:
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
-def point_queries(ground: Ground, rounds: int) -> None:
-    """p99 of point queries alone and beside the verb, in turn."""
+def point_queries(ground: Ground, rounds: int, nice: int) -> None:
+    """p99 of point queries alone and beside the verb of that niceness, in turn."""
+    command = ("nice", "-n", str(nice), *verb(ground))
     ratios = list[float]()
     for _ in range(rounds):
         alone, beside = list[float](), list[float]()
@@ -430,7 +431,7 @@ def point_queries(ground: Ground, rounds: int) -> None:
         with queried(ground, beside):
             since = time.monotonic()
             while time.monotonic() - since < PROBED:
-                measure(ground, verb(ground))
+                measure(ground, command)
         first, last = quantile(alone, 0.99), quantile(beside, 0.99)
         ratios.append(last / first)
         click.echo(
@@ -550,6 +551,7 @@ def judge_ranges(ground: Ground, verdicts: int) -> None:
 @click.option("--watch", default=120.0, help="Seconds of the checks' own pace; 0: none.")
 @click.option("--others/--no-others", default=True, help="Measure the other tools, too.")
 @click.option("--queries/--no-queries", default=True, help="Measure point queries, too.")
+@click.option("--nice", default=0, help="Niceness of the verb beside point queries.")
 @click.option("--busy", default="500ms", help="limits.busy of the source; 0s: no limit.")
 @click.option("--dir", "folder", default=Path("build/bench/compare"), type=Path)
 def main(
@@ -561,6 +563,7 @@ def main(
     watch: float,
     others: bool,
     queries: bool,
+    nice: int,
     busy: str,
     folder: Path,
 ) -> None:
@@ -584,7 +587,7 @@ def main(
             if checks:
                 judge_ranges(ground, checks)
             if queries:
-                point_queries(ground, rounds)
+                point_queries(ground, rounds, nice)
         if others:
             compare_others(ground, rounds)
     finally:
