@@ -14,6 +14,7 @@ FAST_ONES := not spark and not stack and not long
 # What uses each declared package at least once.
 FLOORED := tests/alerts tests/checks/probes tests/checks/test_pii.py tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/monitor/test_schedule.py tests/pipeline/copies tests/pipeline/delta tests/pipeline/standards tests/pipeline/transports
 PROOFS := tests/proof tests/seeds tests/toy tests/demo
+LOGS := tests/pipeline/landing tests/pipeline/sources
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
 # uv asks those whom the machine trusts, as pip does, and not only those that it was built with.
@@ -26,7 +27,7 @@ THOROUGH := $(LIMIT) 3600
 SPARK := $(LIMIT) 3600
 STACK := $(LIMIT) 3900
 
-.PHONY: help setup demo drill docs slow test test-fast test-thorough test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
+.PHONY: help setup demo drill docs slow test test-fast test-thorough test-spark test-logs test-stack test-proof test-long mutants check check-static check-fast fmt bench lock floors clean basics libraries packages
 
 help:
 	echo "make demo | drill | test | check | docs | test-long | mutants | bench | fmt | lock | floors | clean"
@@ -77,15 +78,15 @@ slow: setup
 	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES)" --hypothesis-profile=brief --durations=0 --durations-min=0.05 | tee build/slow.txt
 	$(BIN)/python -m tests.slow < build/slow.txt
 
-# Real servers make tests wait, Spark and laws make them compute: three at once.  The proofs have
-# servers of their own.  Each line says whose it is.
+# Real servers make tests wait, Spark and laws make them compute: four at once.  Each stage has
+# servers of its own.  Each line says whose it is.
 test: packages setup
 	$(BIN)/coverage erase
 	$(BIN)/python -m tests.proof.tally begin
 	$(MAKE) --no-print-directory test-fast
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
-	$(MAKE) --no-print-directory -j3 test-spark test-stack test-proof test-thorough
+	$(MAKE) --no-print-directory -j4 test-spark test-logs test-proof test-stack test-thorough
 	$(BIN)/python -m tests.proof.tally
 
 # Coverage doubles the time of a test, so it is measured where tests are many and short.
@@ -99,7 +100,10 @@ test-spark: setup
 	$(SPARK) $(PYTEST) --durations=12 -m "spark and not stack and not long" 2>&1 | sed -u 's/^/spark | /'
 
 test-stack: packages setup
-	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" $(PROOFS:%=--ignore=%) 2>&1 | sed -u 's/^/stack | /'
+	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(patsubst %,--ignore=%,$(LOGS) $(PROOFS)) 2>&1 | sed -u 's/^/stack | /'
+
+test-logs: packages setup
+	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(LOGS) 2>&1 | sed -u 's/^/logs | /'
 
 test-proof: packages setup
 	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(PROOFS) 2>&1 | sed -u 's/^/proof | /'

@@ -167,6 +167,7 @@ def test_where_there_is_no_dpkg_it_is_said_and_one_may_go_on(machine: Machine) -
     [
         ("demo", "libraries"),
         ("test", "packages"),
+        ("test-logs", "packages"),
         ("test-stack", "packages"),
         ("test-proof", "packages"),
         ("test-long", "packages"),
