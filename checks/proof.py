@@ -18,10 +18,9 @@ earlier ones has landed after its batch.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from itertools import count
 
 from checks.certificate import Evidence
@@ -318,11 +317,10 @@ CODE = "sent_again"
 
 def resent_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
     """Why older rows may stand in *table* now; also of what a certificate was given for."""
-    behind = partial(_batch_behind, table, stage, samples)
     return tuple(
         reason
         for source, trail in _trails(table, samples)
-        for reason in _explain_resending(source, trail, behind)
+        for reason in _explain_resending(source, trail, table, stage, samples)
     )
 
 
@@ -346,15 +344,16 @@ def _batch_behind(table: Table, stage: Stage, samples: Samples) -> int | None:
 
 
 def _explain_resending(
-    source: str, trail: HeartbeatHistory, find_behind: Callable[[], int | None]
+    source: str, trail: HeartbeatHistory, table: Table, stage: Stage, samples: Samples
 ) -> Iterator[Reason]:
     if trail.resending or trail.divided:
         detail = f"heartbeat {trail.last} came after {trail.highest}"
         yield Reason(CODE, f"source {source}: its log is being sent again, as {detail}")
-    elif trail.over >= 0 and (applied := find_behind()) is not None and applied < trail.over:
-        detail = f"its log was sent again until batch {trail.over}, and the mirror is applied"
-        detail += f" through batch {applied}; wait for its next merge"
-        yield Reason(CODE, f"source {source}: {detail}")
+        return
+    applied = _batch_behind(table, stage, samples) if trail.over >= 0 else None
+    if applied is not None and applied < trail.over:
+        text = f"its log was sent again until batch {trail.over}, and the mirror is applied through"
+        yield Reason(CODE, f"source {source}: {text} batch {applied}; wait for its next merge")
 
 
 def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, HeartbeatHistory]]:
