@@ -96,6 +96,31 @@ def test_a_drill_on_the_users_servers_reports_them_and_leaves_nothing(
     assert all(f"| {kind} | 1 | 1 | 1 |" in report for kind in ("lost row", "resurrected row"))
 
 
+def test_a_drill_on_the_users_postgres_reports_it_and_leaves_nothing(
+    servers: Servers, start_postgres: Callable[..., Postgres], tmp_path: Path
+) -> None:
+    postgres, before = start_postgres("15"), read_servers(servers)
+    postgres.execute(f"CREATE USER drill CREATEDB REPLICATION PASSWORD '{PASSWORD}'")
+    options = ("--postgres", f"{postgres.host}:{postgres.port}", *login(servers))
+
+    with start_drill(tmp_path, *options) as (running, log):
+        running.wait(LAST.total_seconds())
+
+    report = (tmp_path / "drill.md").read_text()
+    assert running.returncode == 0, log.read_text()
+    assert read_servers(servers) == before
+    assert left_on(postgres) == []
+    assert re.search(r"\* Servers: your Postgres 15.* user drill; your Kafka at .*; your C", report)
+    assert all(f"| {kind} | 1 | 1 | 1 |" in report for kind in ("lost row", "resurrected row"))
+
+
+def left_on(postgres: Postgres) -> list[object]:
+    """Slots, and the drill's database."""
+    database = f"SELECT datname::text FROM pg_database WHERE datname = '{DATABASE}'"
+    slots = "SELECT slot_name::text FROM pg_replication_slots"
+    return [*postgres.execute(slots), *postgres.execute(database)]
+
+
 def test_a_drill_that_is_interrupted_leaves_nothing_on_mysql(
     servers: Servers, user: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -130,8 +155,7 @@ def test_a_drill_that_is_interrupted_leaves_nothing_on_postgres(
     slots = "SELECT slot_name::text FROM pg_replication_slots"
     interrupt(tmp_path, options, lambda: postgres.execute(slots) == [(DATABASE,)])
 
-    left = f"SELECT datname FROM pg_database WHERE datname = '{DATABASE}'"
-    assert (postgres.execute(slots), postgres.execute(left)) == ([], [])
+    assert left_on(postgres) == []
     assert read_servers(servers) == before
 
 
