@@ -129,11 +129,14 @@ class DiskView:
         """What is wrong and how to fix it; empty while enough is free."""
         if self.free >= self.needed:
             return ""
-        free, needed = (f"{size / 2**20:,.0f} MiB" for size in (self.free, self.needed))
         return (
-            f"{free} are free on the disk of the {self.name} at {self.path}, at least {needed}"
-            " are needed; free space or enlarge the disk"
+            f"{_size(self.free)} are free on the disk of the {self.name} at {self.path}, at least"
+            f" {_size(self.needed)} are needed; free space or enlarge the disk"
         )
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB" if size >= 10 * 2**20 else f"{size / 2**10:,.0f} KiB"
 
 
 @dataclass(frozen=True, slots=True)

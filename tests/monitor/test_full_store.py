@@ -2,8 +2,11 @@
 
 from datetime import datetime, timedelta
 
+import pytest
+
 from alerts.model import IncidentState
 from checks.model import Outcome, Ruling, Verdict
+from monitor.board import DiskView
 from monitor.observe.system_checks import Component, of_part
 from monitor.schedule import Job, Schedule
 from monitor.store.alerts import Waiver, Waivers
@@ -186,3 +189,16 @@ def test_f143_rows_that_cannot_be_read_break_no_round_and_open_no_gate(rig: Rig)
     assert rig.store.database.unreadable == 3
     assert rig.client.get("/v1/waivers").json() == []
     assert rig.client.get("/v1/verdicts", params={"table": USERS}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("free", "needed", "text"),
+    [
+        (3 * 2**30, 4 * 2**30, "3,072 MiB are free on the disk of the store at /s, at least 4,096"),
+        (4096, 200 * 2**10, "4 KiB are free on the disk of the store at /s, at least 200 KiB"),
+    ],
+)
+def test_sizes_of_a_small_disk_are_not_rounded_to_nothing(
+    free: int, needed: int, text: str
+) -> None:
+    assert DiskView("store", "/s", 2**40, free, needed).problem.startswith(text)
