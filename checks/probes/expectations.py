@@ -87,9 +87,11 @@ class Look:
     def scope(self) -> str:
         """What it looked at, for people."""
         if self.after is None:
-            return f"all {self.rows} rows"
+            return "the only row" if self.rows == 1 else f"all {self.rows} rows"
         before = f", and {self.again} that did not meet one before" if self.again else ""
-        return f"{self.rows - self.again} rows changed after batch {self.after}{before}"
+        changed = self.rows - self.again
+        rows = "1 row" if changed == 1 else f"{changed} rows"
+        return f"{rows} changed after batch {self.after}{before}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +268,8 @@ class Expectations:
             return Ruling(Outcome.UNKNOWN, f"could not be evaluated: {broken[0]}", "broken")
         info = [one.text for one in reading.results if one.met is False]
         mentioned = f"; not met, and only mentioned: {info[0]}" if info else ""
-        text = f"{len(reading.looks[0].results)} expectations met by {looked}{mentioned}"
-        return Ruling(Outcome.PASS, text)
+        met = _count_met(reading.looks[0].results)
+        return Ruling(Outcome.PASS, f"{met} by {looked}{mentioned}")
 
     def _of(self, table: str) -> Iterator[tuple[str, tuple[ExpectationSettings, ...]]]:
         """What is expected of *table*, behind where that is said."""
@@ -461,6 +463,13 @@ def _forget(table: Table, world: World, why: str) -> Content | NotYet:
     world.remember(table, NAME, {})
     world.remember(table, MEMORY, {})
     return Content((), nothing=why)
+
+
+def _count_met(results: Sequence[ExpectationResult]) -> str:
+    met, total = sum(one.met is True for one in results), len(results)
+    if met < total:
+        return f"{met} of {total} expectations {'is' if met == 1 else 'are'} met"
+    return "1 expectation is met" if met == 1 else f"{met} expectations are met"
 
 
 def _fail(reading: Content, first: Look) -> Ruling:

@@ -73,17 +73,37 @@ def _newest(parts: ApiParts, table: str) -> dict[str, str] | None:
 def _card(one: ValidationResult) -> ResultCard:
     whole = one.after is None
     rows = "1 row" if one.rows == 1 else f"{one.rows} rows"
-    met = any(each.met for each in one.shown)  # they come last, so no other is left out
-    least = "At least " if one.left_out and not met else ""
     return ResultCard(
         scope="whole" if whole else "changes",
-        title=f"All {rows}" if whole else f"{rows} changed after batch {one.after}",
+        title=_name_all(one.rows) if whole else f"{rows} changed after batch {one.after}",
         at=format_instant(one.at),
         batch=one.batch,
-        summary=f"{least}{one.unmet} of {len(one.shown) + one.left_out} expectations are not met.",
+        summary=_summarize(one),
         left_out=one.left_out,
         lines=tuple(_lines(one.shown)),
     )
+
+
+def _name_all(rows: int) -> str:
+    return "The only row" if rows == 1 else f"All {rows} rows"
+
+
+def _summarize(one: ValidationResult) -> str:
+    """Say in one sentence how many expectations are not met, and how many are not evaluated."""
+    total = len(one.shown) + one.left_out
+    unknown = sum(each.met is None for each in one.shown)
+    if not one.unmet and not unknown:
+        return (
+            "The only expectation is met." if total == 1 else f"All {total} expectations are met."
+        )
+    met = any(each.met for each in one.shown)  # they come last, so no other is left out
+    least = "at least " if one.left_out and not met else ""
+    counts = ((one.unmet, "met"), (unknown, "evaluated"))
+    parts = [(f"{least}{n}", "is" if n == 1 else "are", what) for n, what in counts if n]
+    (first, verb, what), *rest = parts
+    text = f"{first} of {total} expectations {verb} not {what}"
+    text += "".join(f", {number} {verb} not {what}" for number, verb, what in rest)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _lines(shown: tuple[ShownExpectation, ...]) -> Iterator[ExpectationLine]:

@@ -184,7 +184,7 @@ def test_an_empty_mirror_has_its_columns() -> None:
 
     ruling = judge_suite(Expectations(suite=suite), RowsWorld())
 
-    assert (ruling.outcome, ruling.reason) == (Outcome.PASS, "2 expectations met by all 0 rows")
+    assert (ruling.outcome, ruling.reason) == (Outcome.PASS, "2 expectations are met by all 0 rows")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_an_empty_mirror_has_its_columns() -> None:
         pytest.param(
             [expect(NOT_NULL, column="id")],
             Outcome.PASS,
-            "1 expectations met by all 2 rows",
+            "1 expectation is met by all 2 rows",
             id="met",
         ),
         pytest.param(
@@ -226,7 +226,7 @@ def test_an_empty_mirror_has_its_columns() -> None:
         pytest.param(
             [expect(NOT_NULL, "info", column="email")],
             Outcome.PASS,
-            f"only mentioned: {NOT_NULL}(email): 1 of 2",
+            f"0 of 1 expectations are met by all 2 rows; not met, and only mentioned: {NOT_NULL}",
             id="info",
         ),
         pytest.param(
@@ -255,7 +255,7 @@ def test_each_changed_row_is_looked_at_once_and_no_other(world: RowsWorld) -> No
 
     assert "by 30 rows changed after batch 2" in judge_suite(probe, world).reason
     world.merge(3)
-    assert "by 1 rows changed after batch 32" in judge_suite(probe, world).reason
+    assert "by 1 row changed after batch 32" in judge_suite(probe, world).reason
 
 
 @THOROUGH
@@ -330,7 +330,7 @@ def test_changes_are_looked_at_where_the_result_of_the_page_is_unreadable(
     world.merge(3)
     refuse_memory(monkeypatch, MEMORY)
 
-    assert "by 1 rows changed" in judge_suite(probe, world).reason
+    assert "by 1 row changed" in judge_suite(probe, world).reason
     assert look(probe, world) == "nothing was merged since the last look"
     assert [one.rows for one in load_results(world.memory[MEMORY])] == [1]
 
@@ -680,7 +680,7 @@ def test_an_idle_table_reads_and_digests_its_suite_once_and_again_once_it_is_wri
 
     (tmp_path / "orders.json").write_text(json.dumps(NUMBERED).replace("1", "1.0"))
 
-    assert "all 1 rows" in judge_suite(probe, world).reason
+    assert "the only row" in judge_suite(probe, world).reason
     assert look(probe, world) == IDLE
     assert done == ["read", "digested"]
 

@@ -66,7 +66,25 @@ def test_each_expectation_has_its_outcome_counts_and_keys(looked: Rig) -> None:
         ["? not evaluated", *own, "", "", "no such column"],
         ["\N{CHECK MARK} met", *own, "", "17.5", ""],
     ]
-    assert "2 of 5 expectations are not met." in text
+    assert "2 of 5 expectations are not met, 1 is not evaluated." in text
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "says"),
+    [
+        pytest.param((True,) * 4, "All 4 expectations are met.", id="all are met"),
+        pytest.param((True,), "The only expectation is met.", id="the only one is met"),
+        pytest.param((False, True), "1 of 2 expectations is not met.", id="one is not"),
+        pytest.param((False, False), "2 of 2 expectations are not met.", id="none is met"),
+        pytest.param((None, True), "1 of 2 expectations is not evaluated.", id="one is unknown"),
+    ],
+)
+def test_one_sentence_says_whether_expectations_are_met(
+    looked: Rig, outcomes: tuple[bool | None, ...], says: str
+) -> None:
+    kept(looked, *[ExpectationResult("x", met) for met in outcomes])
+
+    assert f"after batch 812. {says}</p>" in page(looked)
 
 
 def test_it_says_when_and_at_which_rows_each_look_was_newest_first(looked: Rig) -> None:
@@ -127,11 +145,15 @@ def test_a_verdict_that_passes_shows_no_count_of_an_earlier_look(looked: Rig) ->
 
 def test_where_unmet_expectations_are_left_out_it_names_no_total(looked: Rig) -> None:
     kept(looked, *[ExpectationResult("x", False)] * 201)
-    assert "At least 200 of 201 expectations are not met. 1 more" in page(looked)
+    assert "At least 200 of 201 expectations are not met. 1 more is not shown" in page(looked)
 
     kept(looked, *[ExpectationResult("x", n > 2) for n in range(201)])
     assert " 3 of 201 expectations are not met. 1 more" in page(looked)
     assert "At least" not in page(looked)
+
+    kept(looked, *[ExpectationResult("x", None)] * 202)
+    text = page(looked)
+    assert "At least 200 of 202 expectations are not evaluated. 2 more are not shown" in text
 
 
 def test_a_result_of_another_shape_is_none(looked: Rig) -> None:
