@@ -8,6 +8,10 @@ The hop COLLECTION leads from the source's transactions into the change log, whe
 announces how many events a transaction has. The check that compares these counts them by minute,
 once for each transaction, and speaks for the hop: a residual of it opens no second incident.
 
+The hop LANDING leads from the topics into the change log: the consumer counts what it returns, and
+landing what becomes of it, as in :mod:`pipeline.landing.topic_counts`. Each committed batch is
+compared in its own report.
+
 The hop of a copy leads from the mirror into that copy: a merge counts the rows that it changes, in
 its own commit, and the copy those that it takes over, as it follows that commit. Versions of the
 mirror decide what is compared. A load of the whole copy makes good what it lacked before.
@@ -20,9 +24,8 @@ found and that the mirror holds, or each row of the table was compared with its 
 Which rows are missing is not known, so a repair of some rows proves nothing.
 
 Cannot decide: batches whose counts were never recorded, merges that read batches again, and
-batches of too many minutes. They are UNKNOWN, and no residual is said of them. Cannot see: rows
-that were lost before they were decoded, and rows without a topic (see
-:mod:`pipeline.minute_counts`).
+batches of too many minutes. They are UNKNOWN, and no residual is said of them. Cannot see: records
+that the consumer did not return, and rows without a topic (see :mod:`pipeline.minute_counts`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,13 +36,16 @@ from enum import StrEnum
 from pipeline.copies.copy import CopiedVersion
 from pipeline.minute_counts import NO_MINUTE, MinuteCounts, add_counts
 from pipeline.model import Hop, Op
+from pipeline.reports import TopicCounts
 
 Counts = Mapping[str, int]
 """Op or term -> rows."""
 NO_COUNTS: Counts = {}
 EXTRA = " extra"
 """Ends the name of an op whose rows came out of one merge too often, and of another too seldom."""
-LEDGER_HOPS: tuple[str, ...] = (Hop.COLLECTION, Hop.MERGE)
+LANDING_HOP = "landing"
+"""The hop from the topics into the change log, of the landing that reads them."""
+LEDGER_HOPS: tuple[str, ...] = (Hop.COLLECTION, LANDING_HOP, Hop.MERGE)
 """Hops of each table that have a ledger, in the order in which a change passes them."""
 _COPY = f"{Hop.COPY}:"
 EVENTS = "events"
@@ -369,6 +375,22 @@ def is_loaded(one: LedgerEntry, load: CopiedVersion) -> bool:
     ought to have gone, or that came too often.
     """
     return load.swept or all(op != Op.DELETE and rows > 0 for op, rows in one.missing.items())
+
+
+def settle_landing(counts: TopicCounts, batch: int, landed: datetime, at: datetime) -> LedgerEntry:
+    """Compare what the topics of a table brought in a *batch* with what became of it.
+
+    It belongs to the minute in which it *landed*. *at* is when it was compared.
+    """
+    wrong = counts.went_in != counts.came_out
+    return LedgerEntry(
+        minute_of(landed),
+        counts.went_in,
+        counts.came_out,
+        counts.explained,
+        batch=batch,
+        found=at if wrong else None,
+    )
 
 
 def count_in_flight(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:

@@ -51,7 +51,7 @@ def count_minutes(rows: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
     some = rows.select(["table", "op", "at"])
     some = some if pc.all(mask, min_count=0).as_py() else some.filter(mask)
     found: dict[str, dict[str, dict[str, int]]] = {}
-    for table, op, minute, number in _count_groups(some["table"], some["op"], minutes_of(some)):
+    for table, op, minute, number in count_groups(some["table"], some["op"], minutes_of(some)):
         found.setdefault(table, {}).setdefault(minute_key(minute), {})[op] = number
     return found
 
@@ -61,12 +61,14 @@ def count_origins(origins: pa.ChunkedArray) -> dict[str, dict[str, int]]:
     ops = pc.fill_null(pc.struct_field(origins, "op").cast(pa.string()), "")
     minutes = minutes_of(pa.table({"at": pc.struct_field(origins, "at")}))
     found: dict[str, dict[str, int]] = {}
-    for op, minute, number in _count_groups(ops, minutes):
+    for op, minute, number in count_groups(ops, minutes):
         found.setdefault(minute_key(minute), {})[op] = number
     return found
 
 
-def _count_groups(*columns: pa.ChunkedArray | npt.NDArray[np.int64]) -> Iterator[tuple[Any, ...]]:
+def count_groups(
+    *columns: pa.Array | pa.ChunkedArray | npt.NDArray[np.int64],
+) -> Iterator[tuple[Any, ...]]:
     """Yield the values of each group of equal rows, and how many there are."""
     coded = [_encoded(pa.array(one) if isinstance(one, np.ndarray) else one) for one in columns]
     sizes = [len(one.dictionary) for one in coded]

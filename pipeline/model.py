@@ -22,7 +22,10 @@ from pipeline.finding import Finding
 
 
 class Op(StrEnum):
-    """What a row of the change log records; the first five concern mirrors."""
+    """What a row of the change log records; the first five concern mirrors.
+
+    ``SKIPPED`` is a message without a change, as its format decodes it. It is never landed.
+    """
 
     CREATE = "c"
     UPDATE = "u"
@@ -37,6 +40,7 @@ class Op(StrEnum):
     DDL = "ddl"
     MARK = "mark"
     ERROR = "error"
+    SKIPPED = "skipped"
 
 
 class Origin(IntEnum):

@@ -57,12 +57,38 @@ class SparkWork:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicCounts:
+    """Messages and rows that went into landing from topics and came out, and what became of them.
+
+    What does not balance has a name with its partition and batch.
+    """
+
+    went_in: Mapping[str, int]
+    came_out: Mapping[str, int]
+    explained: Mapping[str, int]
+
+    def __add__(self, other: "TopicCounts") -> "TopicCounts":
+        """Both together."""
+        pairs = (
+            (self.went_in, other.went_in),
+            (self.came_out, other.came_out),
+            (self.explained, other.explained),
+        )
+        return TopicCounts(
+            *(
+                {name: one.get(name, 0) + two.get(name, 0) for name in {**one, **two}}
+                for one, two in pairs
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LandingReport:
     """One landing round of one lane; a round that committed nothing has no ``batch``.
 
     ``capped`` is true when more was there than one batch may take. ``resubmitted`` holds the state
     of each requested correction. ``minutes``: table -> its rows that came through topics, by minute
-    and op; None if they are too many to keep.
+    and op; None if they are too many to keep. ``topics``: table -> what its topics brought.
     """
 
     lane: str
@@ -76,6 +102,7 @@ class LandingReport:
     holds: tuple[Hold, ...] = ()
     resubmitted: tuple[ResubmissionState, ...] = ()
     minutes: Mapping[str, MinuteCounts | None] = field(default_factory=dict)
+    topics: Mapping[str, TopicCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

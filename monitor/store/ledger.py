@@ -45,6 +45,7 @@ from sqlalchemy import (
 
 from checks.ledger import (
     COUNTING_CHECK,
+    LANDING_HOP,
     LEDGER_HOPS,
     NO_LOSSES,
     LandedBatch,
@@ -59,7 +60,9 @@ from checks.ledger import (
     group_residuals,
     is_copy_hop,
     is_loaded,
+    minute_of,
     settle_copied,
+    settle_landing,
     settle_merge,
 )
 from checks.model import Outcome, Verdict
@@ -175,6 +178,51 @@ class Ledger:
             _reach(connection, lane, EVERY_TABLE, now.first, now.last)
             if rows:
                 connection.execute(insert(ledger_open), rows)
+            changed = self._add_received(connection, report, follows=batch == known.last + 1)
+        self._note_changed(changed)
+
+    def _add_received(
+        self, connection: Connection, report: LandingReport, *, follows: bool
+    ) -> set[str]:
+        """Add what topics brought in a batch; return the tables whose residual may have changed.
+
+        If the batch *follows* none that was reported, an earlier one of its minute or of the newest
+        may be missing: those are unknown.
+        """
+        hop, landed = LANDING_HOP, report.started
+        at, batch = landed + report.took, report.batch or 0
+        new = [
+            (table, settle_landing(one, batch, landed, at)) for table, one in report.topics.items()
+        ]
+        if not follows:
+            new += self._unreported(connection, report)
+        there = self._of_tables(hop, new)
+        for table, one in new:
+            key = (table, one.minute)
+            there[key] = there[key].with_more(one) if key in there else one
+        written = {(table, one.minute) for table, one in new}
+        if written:
+            replacing = insert(ledger_minutes).prefix_with("OR REPLACE")
+            rows = [_row(table, hop, there[table, minute], at) for table, minute in written]
+            connection.execute(replacing, rows)
+        odd = {table for table, one in new if one.missing or one.unknown}
+        return odd | {table for table, _ in new if self._residuals.get((table, hop)) != 0}
+
+    def _unreported(
+        self, connection: Connection, report: LandingReport
+    ) -> list[tuple[str, LedgerEntry]]:
+        """Entries of the minutes in which a batch may have landed that was not reported."""
+        own = ledger_minutes.c.hop == LANDING_HOP
+        newest = select(ledger_minutes.c.table, func.max(ledger_minutes.c.minute)).where(own)
+        known = connection.execute(newest.group_by(ledger_minutes.c.table)).all()
+        here, batch = minute_of(report.started), report.batch or 0
+        last = max((minute for _, minute in known), default=here)
+        tables = {*report.topics, *(table for table, _ in known)}
+        return [
+            (table, LedgerEntry(minute, unknown=True, batch=batch))
+            for table in sorted(tables)
+            for minute in {here, last}
+        ]
 
     def add_merges(self, lane: str, merges: Iterable[MergeReport], at: datetime) -> None:
         """Compare each merge with the batches it covers; one that was compared changes nothing.
@@ -486,6 +534,24 @@ class Ledger:
         salvage = partial(_unread_batch, otherwise=unread)
         return self.database.decoded(query, ledger_open, _landed, salvage)
 
+    def _of_tables(
+        self, hop: str, new: Sequence[tuple[str, LedgerEntry]]
+    ) -> dict[tuple[str, int], LedgerEntry]:
+        """Return the stored entries of the tables and minutes of *new*, few tables at once."""
+        tables, minutes = sorted({table for table, _ in new}), {one.minute for _, one in new}
+        found = dict[tuple[str, int], LedgerEntry]()
+        for start in range(0, len(tables), _AT_ONCE):
+            some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
+            own = and_(some, ledger_minutes.c.hop == hop, ledger_minutes.c.minute.in_(minutes))
+            entries = self.database.decoded(
+                select(ledger_minutes).where(own),
+                ledger_minutes,
+                lambda row: (row.table, _entry(row)),
+                lambda stored: (str(stored["table"] or b"", "utf-8"), _unread_minute(stored)),
+            )
+            found |= {(table, one.minute): one for table, one in entries}
+        return found
+
     def _minutes(self, which: ColumnElement[bool]) -> list[LedgerEntry]:
         query = select(ledger_minutes).where(which)
         return self.database.decoded(query, ledger_minutes, _entry, _unread_minute)
@@ -538,7 +604,7 @@ def _entry(row: Row[Any]) -> LedgerEntry:
 
 def _known_hop(hop: str) -> str:
     """Require a hop that has a ledger, or nothing knows what a row counts."""
-    return hop if is_copy_hop(hop) else Hop(hop)
+    return hop if is_copy_hop(hop) or hop == LANDING_HOP else Hop(hop)
 
 
 def _entry_at(row: Row[Any]) -> tuple[LedgerEntry, datetime]:

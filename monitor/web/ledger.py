@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 
 from checks.ledger import (
     COUNTING_CHECK,
+    LANDING_HOP,
     LEDGER_HOPS,
     LedgerEntry,
     LedgerState,
@@ -48,6 +49,7 @@ SIGNS = {
 LISTED = (LedgerState.RESIDUAL, LedgerState.UNKNOWN, LedgerState.MADE_GOOD)
 TITLES: Mapping[str, str] = {
     Hop.COLLECTION: "from the source's transactions into the change log",
+    LANDING_HOP: "from the topics into the change log",
     Hop.MERGE: "from the change log into the mirror",
 }
 INTO_COPY = "from the mirror into the copy"
@@ -115,12 +117,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A hop in the picture; ``note`` says why it has no cells."""
+    """A hop in the picture; ``note`` says why it has no cells, ``dated_by`` what dates a minute."""
 
     title: str
     hop: str
     cells: tuple[Cell, ...]
     note: str
+    dated_by: str = "each change"
 
 
 @LEDGER_PAGES.get("/ledger", response_class=HTMLResponse, responses=NOT_FOUND)
@@ -133,8 +136,9 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
         Line(
             f"{hop}: {TITLES.get(hop, INTO_COPY)}",
             str(hop),
-            tuple(_cells(found.get(hop, ()), span)),
+            tuple(_cells(hop, found.get(hop, ()), span)),
             _explain_empty(parts, table, hop, found, known=not note),
+            "its landing" if hop == LANDING_HOP else "each change",
         )
         for hop in _hops(parts, table)
     ]
@@ -232,13 +236,23 @@ def _explain_empty(
     return f"{'not counted by this source' if known else 'not counted'}: {newest.ruling.reason}"
 
 
-def _cells(entries: tuple[LedgerEntry, ...], span: Span) -> Iterator[Cell]:
+def _cells(hop: str, entries: tuple[LedgerEntry, ...], span: Span) -> Iterator[Cell]:
+    sums = _count_units if hop == LANDING_HOP else _count_rows
     for one in entries:
         left = (one.minute - span.minutes.start) * CELL
         counts = {"in": one.went_in, "out": one.came_out, "in flight": one.in_flight}
-        parts = [f"{sum(rows.values())} {name}" for name, rows in counts.items() if rows]
+        parts = [f"{sums(rows)} {name}" for name, rows in counts.items() if rows]
         text = f"{_instant(one)}: {', '.join([one.state.value.replace('_', ' '), *parts])}"
         yield Cell(left, one.state.value, SIGNS[one.state], text)
+
+
+def _count_rows(rows: Mapping[str, int]) -> str:
+    return str(sum(rows.values()))
+
+
+def _count_units(units: Mapping[str, int]) -> str:
+    """Messages and the rows in them, which do not add up."""
+    return ", ".join(f"{number} {name}" for name, number in units.items())
 
 
 def _instant(one: LedgerEntry) -> str:

@@ -109,8 +109,9 @@ def _changes(key: bytes | None, value: bytes | None, offset: int) -> Iterator[De
 
 
 def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
-    """None of a line without anything on it."""
+    """No change of a line without anything on it."""
     if not value.strip():
+        yield Decoded(Op.SKIPPED)
         return
     row = json_text.read_row(msgspec.Raw(value.strip()))
     at = EPOCH + timedelta(microseconds=head.at)

@@ -1,8 +1,9 @@
 """Defines the format protocol: decodes batches of messages into changes, in Arrow.
 
 A format turns `RAW` rows into `DECODED` rows and does nothing else. It uses no clock and no
-server, and no message content makes it fail. A message may hold no change, one, or several. The
-column `message` says from which row of the batch each change came.
+server, and no message content makes it fail. A message may hold one change or several. One that
+holds none becomes a row of `Op.SKIPPED`, so each message has a row. The column `message` says from
+which row of the batch each change came.
 
 `MessageText` reads and writes one message for a person. A format whose messages are not text
 exports such a class as `MESSAGE_TEXT` in its module. For all others the message is the text.
@@ -199,6 +200,8 @@ class Format(Protocol):
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode every message of *batch*; one that makes no sense is ``Op.ERROR`` with its bytes.
+
+        One without a change is ``Op.SKIPPED``: a message without a row counts as lost.
 
         In: ``RAW``, then ``columns``, and all schemas that it ``needs``.
         Out: ``DECODED``, ``message`` rising.

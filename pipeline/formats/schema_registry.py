@@ -15,10 +15,12 @@ from dataclasses import dataclass
 import httpx
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.errors import ConfigError, NoSchemasError
 from pipeline.formats.format import Format, Schemas
 from pipeline.http import BoundedClient
+from pipeline.model import Op
 from pipeline.settings import RegistrySettings, without_login
 from pipeline.tls import tls_faults, verify_option
 
@@ -156,11 +158,20 @@ class SchemaRegistry:
 def decode_with_registry(
     format_: Format, registry: SchemaRegistry | None, batch: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Decode *batch* with the schemas that it needs.
+    """Decode *batch* with the schemas that it needs; without messages that hold no change.
 
     Raises:
         NoSchemasError: the registry does not tell them.
     """
+    decoded = decode_all_messages(format_, registry, batch)
+    skipped = pc.equal(decoded["op"], str(Op.SKIPPED))
+    return decoded.filter(pc.invert(skipped)) if skipped.true_count else decoded
+
+
+def decode_all_messages(
+    format_: Format, registry: SchemaRegistry | None, batch: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Decode *batch* as :func:`decode_with_registry`, with rows of ``Op.SKIPPED``."""
     needed = format_.needs(batch)
     schemas: Schemas = registry.schemas(needed) if needed and registry is not None else {}
     return format_.decode(batch, schemas)

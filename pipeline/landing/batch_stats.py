@@ -40,7 +40,7 @@ from pipeline.landing.order_check import (
     order_of,
     read_places,
 )
-from pipeline.minute_counts import MinuteCounts, add_tables, bounded, count_minutes
+from pipeline.minute_counts import MinuteCounts, add_tables, bounded, count_groups, count_minutes
 from pipeline.model import (
     ORDER_PARTS,
     Op,
@@ -139,6 +139,7 @@ class RunStats:
     ``stretches``   the orders of each partition.
     ``around``      ``source/shard`` -> its rows of ``AROUND``.
     ``minutes``     table -> its rows by minute and op.
+    ``landed``      partition -> its rows by table (empty: none) and op; no column descriptions.
     """
 
     rows: int
@@ -155,6 +156,7 @@ class RunStats:
     landed_heartbeats: Mapping[str, tuple[LandedHeartbeat, ...]]
     heartbeat_rows: Mapping[str, tuple[HeartbeatRow, ...]] = field(default_factory=dict)
     minutes: Mapping[str, MinuteCounts] = field(default_factory=dict)
+    landed: Mapping[TopicPartition, Mapping[tuple[str, str], int]] = field(default_factory=dict)
 
 
 def tally_rows(rows: pa.Table) -> RunStats:
@@ -183,7 +185,20 @@ def tally_rows(rows: pa.Table) -> RunStats:
         landed_heartbeats=_find_landed_heartbeats(_rows_of(rows, Op.HEARTBEAT)),
         heartbeat_rows=_heartbeat_rows(_rows_of(rows, Op.HEARTBEAT)),
         minutes=count_minutes(rows),
+        landed=_count_landed(rows),
     )
+
+
+def _count_landed(rows: pa.Table) -> dict[TopicPartition, dict[tuple[str, str], int]]:
+    """Rows by partition, table and op, of those that came through a topic."""
+    described = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
+    own = _filter_rows(rows, pc.and_(pc.is_valid(rows["topic"]), pc.invert(described)))
+    found: dict[TopicPartition, dict[tuple[str, str], int]] = {}
+    tables = pc.fill_null(own["table"], "")
+    groups = count_groups(own["topic"], own["partition"], tables, own["op"])
+    for topic, partition, table, op, number in groups:
+        found.setdefault(TopicPartition(topic, partition), {})[table, op] = number
+    return found
 
 
 def _filter_rows(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:

@@ -118,12 +118,12 @@ class Landing:
         chosen = self._plan(listing, epochs)
         closed = waived | self._read_again(listing, chosen, resubmissions, started)
         if not self._is_due(chosen, closed):
-            return self._report(started, chosen, {}, landed=False)
+            return self._report(started, chosen, {}, None)
         stamp = Stamp(self.checkpoint.lane, self.checkpoint.batch + 1, self.clock())
         judged, held = self._read_and_judge(chosen, listing, epochs, closed, stamp)
         if judged is not None:  # else all that was to land is held
             self.facts = self._commit(judged, listing, closed, stamp)
-        return self._report(started, chosen, held, landed=judged is not None)
+        return self._report(started, chosen, held, judged)
 
     def _resume(self) -> None:
         """After a commit whose outcome is not known, go on from what the lake says."""
@@ -141,7 +141,6 @@ class Landing:
 
     def _plan(self, listing: Listing, epochs: Epochs) -> Plan:
         going = [feed for feed in self.feeds if not self._holds.holds(feed.settings.name)]
-        shards = TopicShards(self.checkpoint, self.checkpoint.shards, self.upstream.names)
         known = PlanContext(
             self.checkpoint.gone,
             self._ends,
@@ -150,7 +149,7 @@ class Landing:
             ahead=frozenset(feed.settings.prefix for feed in going),
             in_turn=frozenset(feed.heartbeats for feed in going),
             hidden=listing.hidden,
-            needed=shards.is_needed,
+            needed=self._shards.is_needed,
         )
         cap = self._cap()
         most = min(cap, RESENT_AT_ONCE) if find_resending(self.checkpoint, epochs.known) else cap
@@ -263,12 +262,12 @@ class Landing:
         self._notices.record(self.feeds)
 
     def _report(
-        self, started: datetime, chosen: Plan, held: Mapping[str, Hold], *, landed: bool
+        self, started: datetime, chosen: Plan, held: Mapping[str, Hold], made: JudgedBatch | None
     ) -> LandingReport:
-        facts = self.facts if landed else BatchStats()
+        facts = self.facts if made else BatchStats()
         return LandingReport(
             lane=self.checkpoint.lane,
-            batch=self.checkpoint.batch if landed else None,
+            batch=self.checkpoint.batch if made else None,
             rows=facts.rows,
             started=started,
             took=self.clock() - started,
@@ -278,7 +277,12 @@ class Landing:
             holds=tuple(held.values()),
             resubmitted=self._resubmitted.states(self.checkpoint),
             minutes=facts.reported_minutes,
+            topics=made.staged.compare_topics(self._shards, self.router) if made else {},
         )
+
+    @property
+    def _shards(self) -> TopicShards:
+        return TopicShards(self.checkpoint, self.checkpoint.shards, self.upstream.names)
 
     @cached_property
     def _orderings(self) -> Mapping[str, Ordering]:

@@ -7,7 +7,7 @@ after a failover.
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,7 @@ from pipeline.landing.epochs import (
     newest_starts,
 )
 from pipeline.landing.gaps import hidden_among
-from pipeline.landing.listing import LandingSource, Listing
+from pipeline.landing.listing import LandingSource, Listing, TopicShards
 from pipeline.landing.plan import Plan, epochs_read, single_reader_sources, split_tasks
 from pipeline.landing.redelivery import (
     COLUMNS,
@@ -40,7 +40,9 @@ from pipeline.landing.redelivery import (
 )
 from pipeline.landing.source_holds import SourceHolds
 from pipeline.landing.task import LandingTask, SourceContext, TaskResult, TaskSource, slim_columns
-from pipeline.model import Op, TopicPartition
+from pipeline.landing.topic_counts import PartitionCounts, add_partitions, compare_topics
+from pipeline.model import Op, Shard, TopicPartition
+from pipeline.reports import TopicCounts
 from pipeline.resubmissions import parse_change_name
 from pipeline.settings import PipelineSettings, Router
 from pipeline.standards.table_standards import Standards
@@ -54,11 +56,24 @@ RESTAMPED = 65_536  # rows held at once
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Files of a batch, what to judge them by, and the leader epochs of the last records read."""
+    """Files of a batch, what to judge them by, and the leader epochs of the last records read.
+
+    ``counts`` are those of what was read.
+    """
 
     files: tuple[WrittenFile, ...]
     tallies: tuple[RunStats, ...]
     epochs: Mapping[TopicPartition, int]
+    counts: Mapping[TopicPartition, PartitionCounts] = field(default_factory=dict)
+
+    def compare_topics(self, shards: TopicShards, router: Router) -> dict[str, TopicCounts]:
+        """Return table -> what its topics brought; *shards* as of the batch's checkpoint."""
+
+        def tables_of(topic: str) -> set[str]:
+            named = (Shard.parse(text).name for text in shards.lost_with(topic))
+            return {table for table in map(router.table, named) if table is not None}
+
+        return compare_topics(self.counts, self.tallies, shards.checkpoint.batch, tables_of)
 
 
 @dataclass(eq=False)
@@ -114,7 +129,9 @@ class BatchReader:
         done = self.work(tasks) if tasks else ()
         read = epochs_read(reported for one in done for reported in one.ranges)
         tallies = tuple(tally for one in done for tally in one.tallies)
-        staged = Staged(tuple(one.file for one in done if one.file is not None), tallies, read)
+        files = tuple(one.file for one in done if one.file is not None)
+        counts = add_partitions(one.counts for one in done)
+        staged = Staged(files, tallies, read, counts)
         return with_landed_positions(staged, before, epochs, self.log, stamp)
 
     def read_alone(self, intake: TaskSource, stamp: Stamp) -> TaskResult:
@@ -278,4 +295,4 @@ def with_landed_positions(
     (batch,) = dated.select(CHANGES.names).combine_chunks().to_batches()
     file = write_rows(log, batch, stamp)
     stats = tally_rows(pa.Table.from_batches([slim_columns(batch)]))
-    return Staged((file,), (stats,), staged.epochs)
+    return replace(staged, files=(file,), tallies=(stats,))

@@ -28,9 +28,10 @@ from pipeline.delta.log import Metadata
 from pipeline.delta.store import open_store
 from pipeline.formats import json_text
 from pipeline.formats.format import RAW, Format, heartbeat_number
-from pipeline.formats.schema_registry import SchemaRegistry, decode_with_registry
+from pipeline.formats.schema_registry import SchemaRegistry, decode_all_messages
 from pipeline.landing.batch_stats import RunStats, SchemaDeduplicator, tally_rows
 from pipeline.landing.epochs import EpochBounds
+from pipeline.landing.topic_counts import EMPTY_TRANSACTION, DecodeCounter, PartitionCounts
 from pipeline.model import ORDER_PARTS, Op, Ordering, TopicPartition
 from pipeline.settings import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardise_batch
@@ -130,8 +131,8 @@ def shape_rows(
     return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 
 
-def without_empty_transactions(changes: pa.RecordBatch) -> pa.RecordBatch:
-    """*changes* (``DECODED``) without the markers of transactions that changed no captured table.
+def split_empty_transactions(changes: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Split *changes* (``DECODED``) from markers of transactions that changed no captured table.
 
     Measured on Debezium 3.5: a collector of one database of a shared server sends BEGIN and END of
     every transaction of all databases.  An END that counts no event says that nothing of its
@@ -140,16 +141,19 @@ def without_empty_transactions(changes: pa.RecordBatch) -> pa.RecordBatch:
     """
     ends = pc.equal(changes["op"], str(Op.END))
     if not pc.any(ends, min_count=0).as_py():
-        return changes
+        return changes, changes.slice(0, 0)
     names = pc.struct_field(changes["tx"], ["id"])
     counted = pa.array(
         [_counts_no_event(text) for text in changes["after"].filter(ends).to_pylist()]
     )
     own = names.filter(ends)
-    empty, others = (set(own.filter(one).to_pylist()) for one in (counted, pc.invert(counted)))
-    left_out = pa.array(sorted(name for name in empty - others if name is not None), pa.string())
+    uncounted, others = (set(own.filter(one).to_pylist()) for one in (counted, pc.invert(counted)))
+    left_out = pa.array(
+        sorted(name for name in uncounted - others if name is not None), pa.string()
+    )
     marker = pc.is_in(changes["op"], _MARKERS)
-    return changes.filter(pc.invert(pc.and_(marker, pc.is_in(names, left_out))))
+    empty = pc.and_(marker, pc.is_in(names, left_out))
+    return changes.filter(pc.invert(empty)), changes.filter(empty)
 
 
 class _End(msgspec.Struct):
@@ -293,12 +297,14 @@ class LandingTask:
 class TaskResult:
     """The result of a task: its file (None if the ranges held no row) and each range's offsets.
 
-    ``tallies`` are the statistics of its rows, per run: all that the batch is judged by.
+    ``tallies`` are the statistics of its rows, per run: all that the batch is judged by. ``counts``
+    are those of what it read, by partition.
     """
 
     file: WrittenFile | None
     ranges: tuple[RangeRead, ...]
     tallies: tuple[RunStats, ...]
+    counts: Mapping[TopicPartition, PartitionCounts] = field(default_factory=dict)
 
 
 def run_task(task: LandingTask) -> TaskResult:
@@ -312,39 +318,56 @@ def run_task(task: LandingTask) -> TaskResult:
     wanted = {name for intake in task.intakes for name in intake.format.columns}
     ranges = [one for intake in task.intakes for one in intake.ranges]
     reading = task.reader.consume(ranges, bounds=task.bounds, columns=sorted(wanted))
+    counter = DecodeCounter()
     with closing(iter(reading)) as batches:
-        file, tallies = write_file(batches, task)
-    return TaskResult(file, reading.read, tallies)
+        file, tallies = write_file(batches, task, counter)
+    return TaskResult(file, reading.read, tallies, counter.with_returned(reading.read))
 
 
 def write_file(
-    batches: Iterable[pa.RecordBatch], task: LandingTask
+    batches: Iterable[pa.RecordBatch], task: LandingTask, counter: DecodeCounter | None = None
 ) -> tuple[WrittenFile | None, tuple[RunStats, ...]]:
     """Make one file of these messages, and `TaskResult.tallies`; no file without a row.
+
+    *counter* counts what is decoded.
 
     In: ``RAW``, then the columns that any of the formats asks for.
     """
     name = f"part-{uuid.uuid4()}.parquet"
     tallies = []
     with SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file:
+        shaped = _shaped(batches, task, counter or DecodeCounter())
         known = {name: one for intake in task.intakes for name, one in intake.schemas.items()}
-        for rows in _runs(SchemaDeduplicator(known).among(_shaped(batches, task)), task.run):
+        for rows in _runs(SchemaDeduplicator(known).among(shaped), task.run):
             tallies.append(tally_rows(pa.Table.from_batches(map(slim_columns, rows))))
             file.add(rows)
     return file.written, tuple(tallies)
 
 
-def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa.RecordBatch]:
+def _shaped(
+    batches: Iterable[pa.RecordBatch], task: LandingTask, counter: DecodeCounter
+) -> Iterator[pa.RecordBatch]:
     """Yield rows of ``CHANGES``, intake by intake; none of events without information."""
     routes = TableRouter(task.router, task.standards)
     for batch in batches:
         for intake in task.intakes:
             raw = _share(batch, intake, alone=len(task.intakes) == 1)
-            changes = without_empty_transactions(
-                decode_with_registry(intake.format, intake.registry, raw)
-            )
+            decoded = decode_all_messages(intake.format, intake.registry, raw)
+            counter.add_decoded(decoded, raw)
+            some, skipped = _split_skipped(decoded)
+            counter.add_left_out(str(Op.SKIPPED), skipped, raw)
+            changes, empty = split_empty_transactions(some)
+            counter.add_left_out(EMPTY_TRANSACTION, empty, raw)
             if len(changes):
                 yield shape_rows(changes, raw, intake.came, routes=routes, stamp=task.stamp)
+
+
+def _split_skipped(decoded: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Split rows from those of messages without a change."""
+    skipped = pc.equal(decoded["op"], str(Op.SKIPPED))
+    if not skipped.true_count:
+        return decoded, decoded.slice(0, 0)
+    return decoded.filter(pc.invert(skipped)), decoded.filter(skipped)
 
 
 def _share(batch: pa.RecordBatch, intake: TaskSource, *, alone: bool) -> pa.RecordBatch:

@@ -52,6 +52,8 @@ class OffsetRange:
 class RangeRead:
     """What was read of a range: ``first`` and ``last`` offset, None where it held no record.
 
+    ``count`` is how many records the client returned; the ledger compares it with what landed.
+
     ``leader_epochs`` holds each epoch that differs from the record's before it, in log order; they
     rise in any true log.
     """

@@ -17,7 +17,7 @@ from pipeline.backfill_state import Backfill, BackfillState, RowSelection, Selec
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Account, Hop, Order, Origin, Shard
-from pipeline.reports import LandingReport, MergeReport
+from pipeline.reports import LandingReport, MergeReport, TopicCounts
 from tests.monitor.rig import ORDERS, USERS, Rig, codes_of
 
 NO_TIME = timedelta()
@@ -44,6 +44,16 @@ def count(rig: Rig, *, read: int, minute: int = MINUTE, table: str = ORDERS) -> 
 
 def lose(rig: Rig, *, minute: int = MINUTE, table: str = ORDERS) -> None:
     count(rig, read=1, minute=minute, table=table)
+
+
+def lose_message(rig: Rig) -> str:
+    """Landing loses a message of ORDERS; how the ledger names it."""
+    rig.flow()
+    batch = rig.newest.batch
+    name = f"messages of shop.shop.orders:0 in batch {batch}"
+    topics = {ORDERS: TopicCounts({name: 2}, {name: 1}, {})}
+    rig.store.ledger.add_landing(LandingReport("main", batch, 2, rig.now, NO_TIME, topics=topics))
+    return name
 
 
 def subjects(rig: Rig) -> list[str]:
@@ -86,6 +96,20 @@ def test_a_residual_pages_once_and_names_hop_minute_op_and_rows(healthy: Rig) ->
     healthy.reload()
     healthy.watch()
     assert len(subjects(healthy)) == 1
+
+
+def test_a_message_that_landing_lost_pages_and_blocks_as_a_row_that_a_merge_lost(
+    healthy: Rig,
+) -> None:
+    name = lose_message(healthy)
+    healthy.watch()
+
+    assert open_losses(healthy) == [ORDERS]
+    (subject,) = subjects(healthy)
+    assert subject.startswith(f"LOST shop.orders ledger: 1 rows ({name}: 1) at hop landing, of ")
+    status, codes = answer_gate(healthy)
+    assert (status, codes[:1]) == (409, ["residual"])
+    assert waiver_id(healthy).startswith(f"ledger:{ORDERS}:landing@")
 
 
 def test_a_residual_that_grows_by_a_minute_is_the_same_incident(healthy: Rig) -> None:
@@ -188,6 +212,21 @@ def base(
         rig.store.backfills.record_states([done], rig.now)
 
     return end
+
+
+def test_a_new_base_makes_a_lost_message_good(healthy: Rig) -> None:
+    lose_message(healthy)
+    healthy.watch()
+    healthy.second()
+    end = base(healthy)
+    healthy.land()
+    end()
+    healthy.apply()
+    healthy.watch()
+    healthy.watch()
+
+    assert open_losses(healthy) == []
+    assert healthy.store.ledger.losses() == {}
 
 
 def test_a_new_base_makes_it_good_once_the_mirror_holds_it(healthy: Rig) -> None:

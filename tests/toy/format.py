@@ -45,9 +45,12 @@ class ToyFormat:
         return build_batch((number, one) for number, value in values for one in _changes(value))
 
 
+NOTHING = [Decoded(Op.SKIPPED)]
+
+
 def _changes(value: bytes | None) -> Iterator[Decoded]:
     try:
-        found = [_change(one) for one in json.loads(value or b"")["changes"]]
+        found = [_change(one) for one in json.loads(value or b"")["changes"]] or NOTHING
     except (ValueError, KeyError, TypeError) as error:
         found = [Decoded(Op.ERROR, error=f"no message of the toy: {error!r}", raw=value)]
     yield from found

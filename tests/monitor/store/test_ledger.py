@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, event, text
 from checks.ledger import (
     COUNTING_CHECK,
     EVENTS,
+    LANDING_HOP,
     NO_LOSSES,
     LedgerEntry,
     LedgerState,
@@ -25,7 +26,7 @@ from monitor.store.store import ServiceStore
 from pipeline.copies.copy import CopiedVersion
 from pipeline.minute_counts import MinuteCounts
 from pipeline.model import Account, Hop
-from pipeline.reports import LandingReport, MergeReport
+from pipeline.reports import LandingReport, MergeReport, TopicCounts
 
 T = "shop.orders"
 NOW = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -703,3 +704,92 @@ def test_a_batch_that_lands_again_right_after_many_were_compared_counts(
     store.ledger.add_merges("main", [merge(589, 590, merged)], NOW)
 
     assert store.ledger.residuals() == {MERGE: missing}
+
+
+# from topics into the change log
+
+
+def receive(
+    store: ServiceStore,
+    batch: int,
+    *,
+    came_out: int = 2,
+    tables: tuple[str, ...] = (T,),
+    at: datetime = NOW,
+) -> None:
+    """A batch in which two messages of each of *tables* came."""
+    name = "rows" if came_out == 2 else f"rows of t:0 in batch {batch}"
+    one = TopicCounts({name: 2}, {name: came_out}, {"c": came_out})
+    topics = dict.fromkeys(tables, one)
+    store.ledger.add_landing(LandingReport("main", batch, 2, at, NO_TIME, topics=topics))
+
+
+def received(store: ServiceStore, table: str = T) -> tuple[LedgerEntry, ...]:
+    return store.ledger.entries(table, 0, 10**9).get(LANDING_HOP, ())
+
+
+def test_batches_of_a_minute_add_up(store: ServiceStore) -> None:
+    for batch in range(3):
+        receive(store, batch, tables=(T, "u"))
+
+    (one,) = received(store)
+    assert (one.state, one.went_in, one.explained) == (
+        *(LedgerState.BALANCED, {"rows": 6}),
+        {"c": 6},
+    )
+    assert one.minute == NOW.timestamp() // 60
+    assert store.ledger.residuals() == {(T, LANDING_HOP): 0, ("u", LANDING_HOP): 0}
+
+
+def test_a_message_that_landing_lost_is_a_residual_of_its_batch(store: ServiceStore) -> None:
+    receive(store, 0)
+    assert store.ledger.losses() == {}
+    receive(store, 1, came_out=1)
+    receive(store, 2)
+
+    (loss,) = store.ledger.losses()[T].residuals
+    assert (loss.hop, loss.at, loss.rows) == (LANDING_HOP, NOW, 1)
+    assert "1 rows (rows of t:0 in batch 1: 1) at hop landing" in loss.text
+    assert store.ledger.residuals() == {(T, LANDING_HOP): 1}
+
+    store.ledger.make_good(T, (loss, "new base"))
+    (one,) = received(store)
+    assert (one.state, one.residual, store.ledger.losses()) == (LedgerState.MADE_GOOD, 0, {})
+
+
+def test_a_message_too_many_makes_up_for_none_that_is_missing(store: ServiceStore) -> None:
+    receive(store, 0, came_out=1)
+    receive(store, 1, came_out=3)
+
+    assert store.ledger.residuals() == {(T, LANDING_HOP): 2}
+
+
+def test_minutes_of_a_batch_that_was_not_reported_are_unknown(store: ServiceStore) -> None:
+    later = NOW + timedelta(minutes=5)
+    receive(store, 0, tables=(T, "u"))
+    receive(store, 2, at=later)
+
+    for table in (T, "u"):
+        assert {one.state for one in received(store, table)} == {LedgerState.UNKNOWN}
+    assert [one.minute - NOW.timestamp() // 60 for one in received(store)] == [0, 5]
+    assert store.ledger.residuals() == {(T, LANDING_HOP): None, ("u", LANDING_HOP): None}
+
+    receive(store, 3, at=later + timedelta(minutes=1))
+    assert received(store)[-1].state is LedgerState.BALANCED
+
+
+def test_a_residual_of_a_minute_that_is_unknown_stays(store: ServiceStore) -> None:
+    receive(store, 0, came_out=1)
+    receive(store, 2)
+
+    assert store.ledger.residuals() == {(T, LANDING_HOP): 1}
+
+
+def test_a_restart_without_a_loss_leaves_nothing_unknown(
+    store: ServiceStore,
+) -> None:
+    receive(store, 0)
+    again = Ledger(store.database)
+    again.add_landing(LandingReport("main", 1, 0, NOW, NO_TIME))
+
+    assert [one.state for one in received(store)] == [LedgerState.BALANCED]

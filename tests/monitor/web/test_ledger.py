@@ -14,7 +14,7 @@ from checks.ledger import EVENTS, LedgerEntry
 from checks.model import Outcome, Ruling, Verdict
 from monitor.commands.ledger import COMMAND
 from pipeline.model import Account, Hop
-from pipeline.reports import LandingReport, MergeReport
+from pipeline.reports import LandingReport, MergeReport, TopicCounts
 from tests.monitor.rig import ORDERS, USERS, Rig
 from tests.monitor.serving import serving
 
@@ -55,7 +55,7 @@ def ask(rig: Rig, **asked: Any) -> dict[str, Any]:
 
 
 def test_each_minute_says_what_is_missing_and_what_became_of_the_rest(counted: Rig) -> None:
-    _, merge = ask(counted)["hops"]
+    *_, merge = ask(counted)["hops"]
 
     assert (merge["hop"], merge["residual"]) == ("merge", 1)
     assert [(one["state"], one["residual"]) for one in merge["minutes"]] == [
@@ -73,13 +73,13 @@ def test_a_span_holds_the_minutes_that_begin_in_it(counted: Rig) -> None:
     start = (counted.now - 2 * MINUTE).replace(second=0, microsecond=0)
     span = {"from": start.isoformat(), "to": (start + MINUTE).isoformat()}
 
-    _, merge = ask(counted, **span)["hops"]
+    *_, merge = ask(counted, **span)["hops"]
 
     assert [one["state"] for one in merge["minutes"]] == ["residual"]
 
 
 def test_a_table_of_which_nothing_was_compared_has_no_residual(counted: Rig) -> None:
-    _, merge = counted.client.get(f"/v1/tables/{USERS}/ledger").json()["hops"]
+    *_, merge = counted.client.get(f"/v1/tables/{USERS}/ledger").json()["hops"]
 
     assert (merge["residual"], merge["minutes"]) == (None, [])
 
@@ -139,7 +139,7 @@ def test_a_date_is_its_first_instant_in_the_zone(
 
 def test_a_source_that_counts_nothing_is_never_shown_as_balanced(counted: Rig) -> None:
     def note() -> tuple[object, ...]:
-        collection, _ = ask(counted)["hops"]
+        collection, *_ = ask(counted)["hops"]
         page = counted.client.get("/ledger", params={"table": ORDERS}).text
         assert collection["note"] in page
         return collection["hop"], collection["residual"], collection["minutes"], collection["note"]
@@ -160,7 +160,7 @@ def test_what_transactions_announced_and_did_not_land_is_named_by_minute(counted
     counted.recorder.tell([verdict])
     counted.round()
 
-    collection, _ = ask(counted)["hops"]
+    collection, *_ = ask(counted)["hops"]
     (lost,) = collection["minutes"]
     assert (collection["residual"], lost["state"], lost["missing"]) == (1, "residual", {EVENTS: 1})
     paging = counted.store.ledger.losses()[ORDERS]
@@ -172,7 +172,7 @@ def test_what_transactions_announced_and_did_not_land_is_named_by_minute(counted
     counted.recorder.tell([passed])
     counted.round()
 
-    collection, _ = ask(counted)["hops"]
+    collection, *_ = ask(counted)["hops"]
     (good,) = collection["minutes"]
     assert (collection["residual"], good["state"], good["proof"]) == (
         *(0, "made_good"),
@@ -302,3 +302,21 @@ def test_a_time_in_the_future_is_said_to_be_one(address: str, counted: Rig) -> N
         f"this time is in the future; it is {counted.now.isoformat()} now",
     )
     assert "no row is known" in said
+
+
+def test_what_came_from_topics_is_shown_in_its_own_units(counted: Rig) -> None:
+    units = {"messages": 3, "rows": 5}
+    topics = {ORDERS: TopicCounts(units, units, {"u": 4, "quarantined": 1})}
+    counted.store.ledger.add_landing(
+        LandingReport("main", 2, 5, counted.now, NO_TIME, topics=topics)
+    )
+
+    span = {"to": (counted.now + MINUTE).isoformat()}
+    _, landing, _ = ask(counted, **span)["hops"]
+    page = counted.client.get("/ledger", params={"table": ORDERS, **span}).text
+
+    (one,) = landing["minutes"]
+    assert (landing["hop"], landing["residual"], one["state"]) == ("landing", 0, "balanced")
+    assert one["explained"] == {"u": 4, "quarantined": 1}
+    assert "balanced, 3 messages, 5 rows in, 3 messages, 5 rows out" in page
+    assert "by the time of its landing" in page

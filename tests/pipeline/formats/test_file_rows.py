@@ -91,8 +91,9 @@ def test_a_row_without_its_key_is_quarantined() -> None:
     assert "a column of the key (id)" in absent["error"]
 
 
-def test_an_empty_line_says_nothing() -> None:
-    assert decode_messages((encode_head(HEAD), b"\n")) == []
+def test_an_empty_line_says_that_it_holds_no_change() -> None:
+    (found,) = decode_messages((encode_head(HEAD), b"\n"))
+    assert (found["message"], found["op"]) == (0, "skipped")
 
 
 def test_columns_beats_and_faults() -> None:

@@ -1,0 +1,200 @@
+"""Counts what landing reads from topics and what becomes of it, by partition.
+
+Two comparisons follow each other, so that a loss counts once. The first is of messages: the
+consumer counts each record that it returns, and landing those for which the format has an answer.
+The second is of rows: landing counts those that the format made, and those that it writes, or
+leaves out by a rule. Each side counts its own, in the batch that it holds anyway.
+
+Column descriptions do not count: they come beside the rows of a message, and land only if they are
+new. Rows that Sluice reads itself come from no topic, so they are in no count here.
+
+Cannot see: records that the consumer does not return, and rows that a format makes too few or too
+many of a message for which it made one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.landing.batch_stats import RunStats
+from pipeline.minute_counts import count_groups
+from pipeline.model import Op, TopicPartition
+from pipeline.reports import TopicCounts
+from pipeline.transports.transport import RangeRead
+
+MESSAGES, ROWS = "messages", "rows"
+EMPTY_TRANSACTION = "empty_transaction"
+"""Term of markers of transactions that changed no captured table."""
+_TERMS: Mapping[str, str] = {Op.ERROR: "quarantined", Op.DDL: "schema_change"}
+_OF_NO_TABLE = frozenset({Op.HEARTBEAT, Op.BEGIN, Op.END, Op.DDL, Op.ERROR})
+OTHER_TABLE, NO_TABLE = "other_table", "no_table"
+"""Terms of rows of another table of the topic, and of a table that the rules ignore."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """Records of a partition that were ``returned`` and ``decoded``, and ``rows`` made of them.
+
+    ``left_out``: term -> rows that no rule lets land.
+    """
+
+    returned: int = 0
+    decoded: int = 0
+    rows: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: "PartitionCounts") -> "PartitionCounts":
+        """Both together."""
+        return PartitionCounts(
+            self.returned + other.returned,
+            self.decoded + other.decoded,
+            self.rows + other.rows,
+            {
+                term: self.left_out.get(term, 0) + other.left_out.get(term, 0)
+                for term in {**self.left_out, **other.left_out}
+            },
+        )
+
+
+@dataclass(eq=False)
+class DecodeCounter:
+    """Counts what a task decodes and leaves out; ``found`` has no ``returned`` records."""
+
+    found: dict[TopicPartition, PartitionCounts] = field(default_factory=dict)
+
+    def add_decoded(self, decoded: pa.RecordBatch, raw: pa.RecordBatch) -> None:
+        """Count ``DECODED`` rows, and the messages of *raw* that have any."""
+        numbers = decoded["message"].to_numpy()
+        rows = numbers[_counts(decoded).to_numpy(zero_copy_only=False)]
+        if np.array_equal(rows, np.arange(len(raw))):  # as nearly all batches are
+            for at, count in _count_places(raw):
+                self._add(at, PartitionCounts(decoded=count, rows=count))
+            return
+        for at, count in _count_places(raw, np.unique(numbers)):
+            self._add(at, PartitionCounts(decoded=count))
+        for at, count in _count_places(raw, rows):
+            self._add(at, PartitionCounts(rows=count))
+
+    def add_left_out(self, term: str, left_out: pa.RecordBatch, raw: pa.RecordBatch) -> None:
+        """Count ``DECODED`` rows that do not land, and why."""
+        if len(left_out):
+            for at, count in _count_places(raw, left_out["message"].to_numpy()):
+                self._add(at, PartitionCounts(left_out={term: count}))
+
+    def with_returned(self, read: Iterable[RangeRead]) -> dict[TopicPartition, PartitionCounts]:
+        """All counts, with the records that the consumer returned of each range."""
+        returned = (
+            {TopicPartition(one.asked.topic, one.asked.partition): PartitionCounts(one.count)}
+            for one in read
+        )
+        return add_partitions([self.found, *returned])
+
+    def _add(self, at: TopicPartition, counts: PartitionCounts) -> None:
+        self.found[at] = self.found.get(at, PartitionCounts()) + counts
+
+
+def add_partitions(
+    parts: Iterable[Mapping[TopicPartition, PartitionCounts]],
+) -> dict[TopicPartition, PartitionCounts]:
+    """Add up counts by partition."""
+    found: dict[TopicPartition, PartitionCounts] = {}
+    for one in parts:
+        for at, counts in one.items():
+            found[at] = found[at] + counts if at in found else counts
+    return found
+
+
+def _counts(rows: pa.RecordBatch) -> pa.BooleanArray:
+    """Which rows count: all but column descriptions."""
+    described = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
+    return pc.invert(described)
+
+
+def _count_places(
+    raw: pa.RecordBatch, numbers: npt.NDArray[np.int32] | None = None
+) -> Iterator[tuple[TopicPartition, int]]:
+    """Count messages by partition: those of *numbers*, or all."""
+    places = raw.select(["topic", "partition"])
+    places = places if numbers is None else places.take(pa.array(numbers))
+    for topic, partition, count in count_groups(*places.columns):
+        yield TopicPartition(topic, partition), count
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """Counts of a topic: ``landed`` is by table (empty: none) and op."""
+
+    partitions: dict[TopicPartition, PartitionCounts] = field(default_factory=dict)
+    landed: dict[TopicPartition, dict[tuple[str, str], int]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Sequence[tuple[tuple[str, str], int]]:
+        return [one for own in self.landed.values() for one in own.items()]
+
+    def compare(self, batch: int) -> tuple[dict[str, int], dict[str, int]]:
+        """What went in and came out; a partition that does not balance has a name of its own."""
+        went_in, came_out = {MESSAGES: 0, ROWS: 0}, {MESSAGES: 0, ROWS: 0}
+        for at in sorted({*self.partitions, *self.landed}):
+            one = self.partitions.get(at, PartitionCounts())
+            landed = sum(self.landed.get(at, {}).values()) + sum(one.left_out.values())
+            both = ((MESSAGES, one.returned, one.decoded), (ROWS, one.rows, landed))
+            for unit, before, after in both:
+                name = unit if before == after else f"{unit} of {at} in batch {batch}"
+                went_in[name] = went_in.get(name, 0) + before
+                came_out[name] = came_out.get(name, 0) + after
+        return went_in, came_out
+
+    def explain(self, table: str) -> dict[str, int]:
+        """Term -> rows, as they concern *table*."""
+        terms: dict[str, int] = {}
+        left_out = (one.left_out.items() for one in self.partitions.values())
+        named = [(_term(table, *key), rows) for key, rows in self.rows]
+        for term, rows in (*named, *(each for some in left_out for each in some)):
+            terms[term] = terms.get(term, 0) + rows
+        return terms
+
+
+def _term(table: str, own: str, op: str) -> str:
+    if own == table or (not own and op in _OF_NO_TABLE):
+        return _TERMS.get(op, op)
+    return OTHER_TABLE if own else NO_TABLE
+
+
+def _group_topics(
+    counts: Mapping[TopicPartition, PartitionCounts], tallies: Iterable[RunStats]
+) -> dict[str, _Topic]:
+    found: dict[str, _Topic] = {}
+    for at, one in counts.items():
+        found.setdefault(at.topic, _Topic()).partitions[at] = one
+    for at, rows in (each for tally in tallies for each in tally.landed.items()):
+        own = found.setdefault(at.topic, _Topic()).landed.setdefault(at, {})
+        for key, number in rows.items():
+            own[key] = own.get(key, 0) + number
+    return found
+
+
+def compare_topics(
+    counts: Mapping[TopicPartition, PartitionCounts],
+    tallies: Iterable[RunStats],
+    batch: int,
+    tables_of: Callable[[str], Iterable[str]],
+) -> dict[str, TopicCounts]:
+    """Return table -> what its topics have brought in *batch*, and what became of it.
+
+    A topic counts for each table that has rows in it. *tables_of* returns those that a topic may
+    carry: it counts for these, too, if it does not balance or has rows that cannot be read.
+    """
+    found: dict[str, TopicCounts] = {}
+    for topic, its in sorted(_group_topics(counts, tallies).items()):
+        went_in, came_out = its.compare(batch)
+        tables = {table for (table, _), _ in its.rows if table}
+        if went_in != came_out or any(key == ("", Op.ERROR) for key, _ in its.rows):
+            tables |= {*tables_of(topic)}
+        for table in tables:
+            more = TopicCounts(went_in, came_out, its.explain(table))
+            found[table] = found[table] + more if table in found else more
+    return found

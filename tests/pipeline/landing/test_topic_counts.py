@@ -1,0 +1,207 @@
+"""What landing reads from topics comes out of it, or the ledger names the partition and the batch.
+
+Each record counts once, whatever became of it; what a broken step of landing loses is a residual.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.errors import UnreachableError
+from pipeline.landing import task
+from pipeline.reports import LandingReport, TopicCounts
+from pipeline.transports.transport import OffsetRange
+from tests.builders.harness import GIB4, LandingHarness, Recalled, Topics
+
+T = "db.t"
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> LandingHarness:
+    return LandingHarness(tmp_path)
+
+
+def put(harness: LandingHarness, *positions: int, source: str = "a") -> None:
+    for pos in positions:
+        harness.topics.put(source, pos, "x")
+
+
+def missing(report: LandingReport, table: str = T) -> dict[str, int]:
+    one = report.topics[table]
+    return {
+        name: rows - one.came_out[name]
+        for name, rows in one.went_in.items()
+        if rows != one.came_out[name]
+    }
+
+
+def test_each_message_comes_out_as_a_row(harness: LandingHarness) -> None:
+    put(harness, 100, 200)
+    put(harness, 300, source="b")
+
+    counts = {"messages": 3, "rows": 3}
+    assert harness.land().topics == {T: TopicCounts(counts, counts, {"c": 3})}
+    assert harness.land().topics == {}
+
+
+def damage(
+    harness: LandingHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    how: Callable[[pa.RecordBatch], pa.RecordBatch],
+    step: str = "shape_rows",
+) -> None:
+    """From now on this *step* of landing does *how* to its result."""
+    sound = getattr(task, step)
+    monkeypatch.setattr(task, step, lambda *given, **more: how(sound(*given, **more)))
+    harness.whole = False
+
+
+def test_a_message_that_a_step_of_landing_loses_is_named(
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(harness, 100)
+    harness.land()
+    put(harness, 200, 300)
+    damage(harness, monkeypatch, lambda rows: rows.slice(1))
+
+    assert missing(harness.land()) == {"rows of a.db.t:0 in batch 1": 1}
+
+
+def test_a_message_that_a_step_of_landing_doubles_is_named(
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(harness, 100, 200)
+    damage(harness, monkeypatch, lambda rows: rows.take(pa.array([0, 1, 1])))
+
+    assert missing(harness.land()) == {"rows of a.db.t:0 in batch 0": -1}
+
+
+def test_a_message_that_the_format_has_no_row_for_is_named(
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(harness, 100, 200)
+    damage(harness, monkeypatch, lambda rows: rows.slice(1), "decode_all_messages")
+
+    assert missing(harness.land()) == {"messages of a.db.t:0 in batch 0": 1}
+
+
+@dataclass(eq=False)
+class Careless(Topics):
+    """Its client returns a batch of records, and hands over *handed* times of it."""
+
+    handed: int = 0
+
+    def consume(self, ranges: Sequence[OffsetRange], **how: Any) -> Recalled:
+        return Again(self, tuple(ranges), self.handed)
+
+
+@dataclass(eq=False)
+class Again(Recalled):
+    times: int
+
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
+        for _ in range(self.times):
+            yield from super().__iter__()
+
+
+@pytest.mark.parametrize(("handed", "lost"), [(0, 2), (2, -2)])
+def test_records_between_consumer_and_decoder_are_named(
+    tmp_path: Path, handed: int, lost: int
+) -> None:
+    harness = LandingHarness(tmp_path)
+    put(harness, 100)
+    harness.land()
+    harness = LandingHarness(tmp_path, Careless(harness.topics.held, handed=handed), whole=False)
+    put(harness, 200, 300)
+
+    assert missing(harness.land()) == {"messages of a.db.t:0 in batch 1": lost}
+
+
+def test_a_loss_in_one_partition_and_a_double_in_another_do_not_cancel(
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(harness, 100, 200)
+    put(harness, 300, 400, source="b")
+
+    def swap(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.slice(1) if rows["source"][0].as_py() == "a" else rows.take(TWICE)
+
+    damage(harness, monkeypatch, swap)
+
+    lost = {"rows of a.db.t:0 in batch 0": 1, "rows of b.db.t:0 in batch 0": -1}
+    assert missing(harness.land()) == lost
+
+
+TWICE = pa.array([0, 1, 1])
+
+
+def test_a_statement_that_is_lost_concerns_each_table_of_its_source(
+    harness: LandingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(harness, 100)
+    harness.topics.insert("a", ("db", "u"), {"id": 1}, (7, 150))
+    put(harness, 160, source="b")
+    harness.land()
+    harness.topics.alter("a", 200, "name")
+    damage(harness, monkeypatch, lambda rows: rows.slice(1))
+
+    found = harness.land()
+
+    lost = {"rows of a:0 in batch 1": 1}
+    assert {table: missing(found, table) for table in found.topics} == {"db.t": lost, "db.u": lost}
+
+
+TOMBSTONE: Any = None
+
+
+def test_each_message_has_its_term(harness: LandingHarness) -> None:
+    put(harness, 100)
+    harness.topics.held["a.db.t"] += [(b"{}", b"garbage"), (b'{"id": 0}', TOMBSTONE)]
+    harness.topics.insert("a", ("db", "u"), {"id": 1}, (7, 150))
+
+    found = harness.land().topics
+
+    assert found[T].explained == {"c": 1, "quarantined": 1, "tombstone": 1}
+    assert found["db.u"].explained == {"c": 1}
+
+
+def test_a_topic_of_which_no_message_can_be_read_counts_for_the_tables_it_may_have(
+    harness: LandingHarness,
+) -> None:
+    put(harness, 100)
+    harness.land()
+    harness.topics.held["a.db.t"] += [(b"{}", b"garbage")] * 3
+
+    assert harness.land().topics[T].explained == {"quarantined": 3}
+
+
+def test_offsets_that_no_consumer_returns_are_not_missing(harness: LandingHarness) -> None:
+    put(harness, *range(100, 700, 100))
+    harness.topics.holes = frozenset({("a.db.t", 0), ("a.db.t", 3), ("a.db.t", 5)})
+
+    assert harness.land().topics[T].went_in == {"messages": 3, "rows": 3}
+
+
+def test_a_batch_that_failed_counts_once_it_is_committed(harness: LandingHarness) -> None:
+    put(harness, 100, 200)
+
+    def fail() -> None:
+        raise UnreachableError("Kafka does not answer")
+
+    harness.meanwhile = fail
+    with pytest.raises(UnreachableError):
+        harness.land()
+
+    assert harness.land().topics[T].came_out == {"messages": 2, "rows": 2}
+
+
+def test_what_is_sent_again_counts_as_often_as_it_came(harness: LandingHarness) -> None:
+    put(harness, GIB4 - 300, GIB4 - 200)
+    harness.land()
+    put(harness, GIB4 - 300, GIB4 - 200)
+
+    assert harness.land().topics[T].came_out == {"messages": 2, "rows": 2}
