@@ -9,7 +9,7 @@ import random
 import re
 import stat
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -21,8 +21,8 @@ from typing import Any
 from monitor.config.model import LOW, Config
 from monitor.config.sections import invariants_of_file
 from monitor.config.text import resolve_path
+from monitor.row_selection import NAMING
 from pipeline.model import table_name_fault
-from pipeline.settings import TableRule
 from pipeline.suites import list_suites
 
 _parser: ModuleType = importlib.import_module("re._parser")  # it has no public name
@@ -32,6 +32,9 @@ ALL = (".*", ".+")
 _GLOB = re.compile(r"(?:^|[\w-])\*")
 _WIDE = re.compile(r"([\w-]+)\.([*+])")  # a database's name and `.*`: meant as a glob
 _REGEX = re.compile(r"\\|\$$|^\^|[|(]|^\.\*|\.\+")
+_GLOB_PART = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+_WILDCARD = re.compile(r"[*?[]")
+_ANY = {"*": ".*", "?": "."}
 _LETTERS = string.ascii_letters + string.digits + "_-.$ \u00e9"
 _CLASSES: Mapping[Any, str] = {
     _op.CATEGORY_DIGIT: string.digits,
@@ -50,6 +53,7 @@ def config_warnings(config: Config) -> list[str]:
         *_names(config),
         *_tiers(config),
         *_globs(config),
+        *_auto_rules(config),
         *_suites(config),
         *_windows(config),
         *_doubts(config),
@@ -175,26 +179,76 @@ def _rules(config: Config) -> Iterator[str]:
             )
         if rule.ignore and rule.table != r"\g<0>":
             yield f"tables[{number}].table: has no effect beside `ignore: true`; remove one"
-        if by := _shadowing(config.tables, number):
-            names = " and ".join(f"tables[{one}]" for one in by)
+    yield from _shadowed("tables", "shards", [rule.shards for rule in config.tables])
+
+
+def _auto_rules(config: Config) -> Iterator[str]:
+    """Rules about a repair or a new base that never apply, or that no check can start."""
+    for section in ("rebootstrap", "repair"):
+        globs = [one.tables for one in getattr(config, section)]
+        yield from _shadowed(section, "tables", globs, _read_glob)
+    plans = [plan.tables for plan in config.plans if plan.name in NAMING]
+    for number, rule in enumerate(config.repair):
+        if rule.how == "auto" and not any(_may_overlap(rule.tables, one) for one in plans):
             yield (
-                f"{at}: {rule.shards!r} has no effect, because {names} matches the same names"
-                " first; move this rule up, or remove it"
+                f"repair[{number}].how: auto repairs no row, because no check that names wrong"
+                f" rows looks at {rule.tables!r}; enable one of the probes {', '.join(NAMING)},"
+                " or use how: ask"
             )
 
 
-def _shadowing(rules: Sequence[TableRule], number: int) -> list[int]:
+def _shadowed(
+    section: str, key: str, patterns: Sequence[str], read: Callable[[str], str] = str
+) -> Iterator[str]:
+    """Yield each rule of *section* whose names are all matched by earlier rules.
+
+    *read* makes a pattern a regular expression.
+    """
+    for number, shown in enumerate(patterns):
+        if by := _shadowing([*map(read, patterns)], number):
+            names = " and ".join(f"{section}[{one}]" for one in by)
+            yield (
+                f"{section}[{number}].{key}: {shown!r} has no effect, because {names} matches the"
+                " same names first; move this rule up, or remove it"
+            )
+
+
+def _shadowing(patterns: Sequence[str], number: int) -> list[int]:
     """Return earlier rules that match every sampled name of a rule; empty if one passes."""
-    patterns = [re.compile(one.shards) for one in rules[:number]]
-    if not patterns:
+    if not number:
         return []
+    earlier = [re.compile(one) for one in patterns[:number]]
     taken = set[int]()
-    for name in _samples(rules[number].shards):
-        first = next((at for at, one in enumerate(patterns) if one.fullmatch(name)), None)
+    for name in _samples(patterns[number]):
+        first = next((at for at, one in enumerate(earlier) if one.fullmatch(name)), None)
         if first is None:
             return []
         taken.add(first)
     return sorted(taken)
+
+
+def _read_glob(glob: str) -> str:
+    """Return *glob* as a regular expression of a syntax that can be sampled."""
+    parts = _GLOB_PART.findall(glob)
+    found = "".join(_ANY.get(one) or (_class(one) if one[1:] else re.escape(one)) for one in parts)
+    try:
+        re.compile(found)
+    except re.error:  # a range of characters that is empty
+        return re.escape(glob)
+    return found
+
+
+def _class(part: str) -> str:
+    negated, body = part[1] == "!", re.escape(part[1:-1].removeprefix("!")).replace(r"\-", "-")
+    return f"[{'^' * negated}{body}]"
+
+
+def _may_overlap(one: str, other: str) -> bool:
+    """Tell whether a table may match both globs; of two with wildcards only the start counts."""
+    heads = [_WILDCARD.split(glob, maxsplit=1)[0] for glob in (one, other)]
+    if heads[0] != one and heads[1] != other:
+        return heads[0].startswith(heads[1]) or heads[1].startswith(heads[0])
+    return fnmatchcase(one, other) or fnmatchcase(other, one)
 
 
 def _samples(pattern: str) -> Iterator[str]:

@@ -65,6 +65,72 @@ def test_f190_a_rule_that_something_is_left_for_is_not(rules: list[str]) -> None
 
 
 @pytest.mark.parametrize(
+    ("globs", "by"),
+    [
+        pytest.param(["shop.*", "shop.orders"], "repair[0]", id="a part"),
+        pytest.param(["*", "shop.*"], "repair[0]", id="all"),
+        pytest.param(["shop.orders", "shop.orders"], "repair[0]", id="the same"),
+        pytest.param(["shop.o[a-s]*", "shop.o[c-e]?"], "repair[0]", id="a class"),
+        pytest.param(["a.*", "b.*", "[ab].c"], "repair[0] and repair[1]", id="two together"),
+    ],
+)
+@pytest.mark.parametrize("section", ["repair", "rebootstrap"])
+def test_an_automatic_rule_that_earlier_ones_leave_nothing_is_warned_of(
+    section: str, globs: list[str], by: str
+) -> None:
+    (found,) = doubts(f"{section}: [" + ", ".join(f"{{tables: '{one}'}}" for one in globs) + "]")
+
+    at, by = f"{section}[{len(globs) - 1}].tables", by.replace("repair", section)
+    why = f"{globs[-1]!r} has no effect, because {by} matches the same names first"
+    assert found == f"{at}: {why}; move this rule up, or remove it"
+
+
+@pytest.mark.parametrize(
+    "globs",
+    [
+        ["shop.orders", "shop.*"],
+        ["shop.?", "shop.*"],
+        ["*.orders", "shop.*"],
+        ["shop.[a-m]*", "shop.*"],
+        ["shop.[!a-m]*", "shop.[a-n]*"],
+        ["shop.[z-a]", "shop.[z-a]*"],
+    ],
+)
+def test_an_automatic_rule_that_something_is_left_for_is_not(globs: list[str]) -> None:
+    assert doubts("repair: [" + ", ".join(f"{{tables: '{one}'}}" for one in globs) + "]") == []
+
+
+OFF = "max_id: {enabled: false}, offset_keys: {enabled: false}"
+
+
+@pytest.mark.parametrize(
+    ("glob", "probes", "warned"),
+    [
+        pytest.param("shop.*", "range_counts: {enabled: false}", True, id="all are off"),
+        pytest.param("shop.a", "range_counts: {tables: shop.b}", True, id="for this table"),
+        pytest.param("shop.*", "range_counts: {tables: 'stock.*'}", True, id="for this database"),
+        pytest.param("shop.*", "range_counts: {tables: shop.b}", False, id="one table has one"),
+        pytest.param("shop.*", "range_counts: {tables: '*.a'}", False, id="maybe"),
+        pytest.param("shop.a", "range_counts: {tables: '*'}", False, id="it has one"),
+    ],
+)
+def test_an_automatic_repair_that_no_check_can_start_is_warned_of(
+    glob: str, probes: str, warned: bool
+) -> None:
+    rule = f"probes: {{{OFF}, {probes}}}\nrepair: [{{tables: '{glob}', how: %s}}]"
+
+    found = doubts(rule % "auto")
+
+    assert doubts(rule % "ask") == []
+    assert len(found) == warned
+    for one in found:
+        assert one.startswith(
+            "repair[0].how: auto repairs no row, because no check that names wrong rows looks at"
+            f" {glob!r}; enable one of the probes range_counts, values, max_id, offset_keys, or"
+        )
+
+
+@pytest.mark.parametrize(
     ("more", "told"),
     [
         pytest.param(
