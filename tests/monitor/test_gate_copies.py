@@ -388,4 +388,4 @@ def test_the_ledger_of_a_table_has_a_line_for_each_copy(rig: Rig, copy: FakeCopy
     )
     assert "copy:cache: from the mirror into the copy" in page
     assert '<g data-state="residual">' in page
-    assert [one["hop"] for one in orders["hops"]] == ["collection", "merge"]
+    assert [one["hop"] for one in orders["hops"]] == ["collection", "landing", "merge"]

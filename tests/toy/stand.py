@@ -144,7 +144,8 @@ class Stand:
     def residual(self) -> float:
         """The metric of that hop; NaN while it is absent."""
         lines = LOCAL.get(f"{self._url}/metrics").text.splitlines()
-        own = [one for one in lines if one.startswith("sluice_ledger_residual_rows{")]
+        name = f'sluice_ledger_residual_rows{{table="{TABLE}",hop="merge"}}'
+        own = [one for one in lines if one.startswith(name)]
         return float(own[0].rpartition(" ")[2]) if own else float("nan")
 
     def pause(self) -> None:

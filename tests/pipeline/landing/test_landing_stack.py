@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from checks.ledger import LedgerEntry, LedgerState
+from checks.ledger import LANDING_HOP, LedgerEntry, LedgerState
 from demo.processes import wait_until
 from demo.servers import Servers
 from monitor.store.store import ServiceStore
@@ -82,6 +82,9 @@ def test_a_truncate_empties_the_mirror_and_the_ledger_counts_it(
     balanced = follow_reports(store, p)
     assert {one.state for one in balanced} == {LedgerState.BALANCED}
     assert {op for one in balanced for op in one.came_out} >= {"r", "c", "d", "truncate"}
+    received = store.ledger.entries(p.named("t"), 0, 10**9)[LANDING_HOP]
+    assert {one.state for one in received} == {LedgerState.BALANCED}
+    assert {op for one in received for op in one.explained} >= {"r", "c", "d", "truncate"}
 
     p.sql("INSERT INTO DB.t VALUES (4, 'd'), (5, 'e')")
     wait_until(lambda: landed_rows(p) == 2, PATIENCE, "two rows")
