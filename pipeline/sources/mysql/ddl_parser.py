@@ -357,19 +357,25 @@ def _pass_order(reader: TokenReader) -> None:
 
 
 def _is_light(words: Words) -> bool:
-    """Whether the clause that *words* begin with writes no row again, by its first words.
+    """Whether the clause that *words* begin with writes no row again.
 
     MySQL's manual, Online DDL Operations. New partitions of a HASH or KEY take rows from others.
+    No comma need come before another option of the table, nor before how it is partitioned.
     """
-    names = [word.upper for word in words[:5]] + [""] * 4
-    first, second, more = names[0], names[1], names[2:]
+    clause = TokenReader(words).clause()
+    names = [word.upper for word in clause] + [""] * 4
+    first, second, more = names[0], names[1], names[2:5]
+    if {("PARTITION", "BY"), ("REMOVE", "PARTITIONING")} & {*pairwise(names)}:
+        return False
+    if first == "COMMENT":
+        return len(clause) == 2 + (second == "=")
     if (first, second) == ("ADD", "PARTITION"):
         return more[0] == "(" or more[:3] == ["IF", "NOT", "EXISTS"]
     if first == "ALGORITHM":
         return "COPY" not in (second, more[0])
     if first in ("ADD", "DROP", "RENAME"):
         return second in ("INDEX", "KEY") or (first == "ADD" and second in _INDEXES)
-    return first in ("COMMENT", "LOCK")
+    return first == "LOCK"
 
 
 def _about_partitions(words: Words) -> bool:

@@ -693,6 +693,7 @@ def test_f117_a_table_had_its_name_in_the_database_that_the_statement_names(
         "ADD FULLTEXT INDEX f (v)",
         "RENAME KEY a TO b",
         "COMMENT 'FORCE, DROP PARTITION p'",
+        'COMMENT="ENGINE=InnoDB", ADD INDEX (v)',
         "ADD PARTITION (PARTITION p VALUES LESS THAN (9), PARTITION q VALUES LESS THAN (10))",
         "ADD PARTITION IF NOT EXISTS (PARTITION p VALUES IN (9))",
         "/*!50100 ADD PARTITION (PARTITION p VALUES LESS THAN (9)) */",
@@ -714,6 +715,9 @@ def test_a_statement_about_indexes_comments_and_new_partitions_leaves_values(cla
     REPAIR PARTITION p | REMOVE PARTITIONING | DROP PARTITION p | COMMENT 'x', TRUNCATE PARTITION p
     COMMENT 'x' /*!50100 DROP PARTITION p */ | EXCHANGE PARTITION p WITH TABLE u
     MODIFY v INT | ADD w INT | DROP v | CONVERT TO CHARACTER SET utf8mb4 | RENAME COLUMN v TO w
+    COMMENT='x' ENGINE=InnoDB | COMMENT 'x' ROW_FORMAT=FIXED | COMMENT='x' COMMENT='y' FORCE
+    COMMENT='x' PARTITION BY HASH (id) PARTITIONS 4 | ADD INDEX (v) PARTITION BY HASH (id)
+    DROP KEY i REMOVE PARTITIONING
     RENAME u | AUTO_INCREMENT=5 | CONNECTION='mysql://x/y/z' | SOMETHING NEW
     """.replace("\n", "|").split("|"),
 )
