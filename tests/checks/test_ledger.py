@@ -245,3 +245,34 @@ def test_a_row_too_many_of_one_merge_makes_up_for_none_that_another_lost(
     assert (both.state, both.residual) == (LedgerState.RESIDUAL, 3)
     assert both.missing == {"c": 1, f"c{EXTRA}": -2}
     assert both.with_proof("a base").state is LedgerState.MADE_GOOD
+
+
+@pytest.mark.parametrize("batches", [(5, 9), (9, 5)])
+def test_a_base_that_began_between_two_merges_proves_no_minute_of_both(
+    batches: tuple[int, int],
+) -> None:
+    minutes = [replace(lost(7, c=1), batch=batch) for batch in batches]
+    (residual,) = group_residuals(Hop.MERGE, add_entries(minutes))
+
+    assert residual.batch == 9
+    assert find_proof(residual, facts(a=9, b=9, began=9)) == ""
+    assert find_proof(residual, facts(a=10, b=10, began=10, batch=10)) == "new base b1"
+
+
+def test_a_residual_has_the_newest_batch_of_its_minutes() -> None:
+    minutes = [replace(lost(7, c=1), batch=9), replace(lost(8, c=1), batch=5)]
+
+    assert [one.batch for one in group_residuals(Hop.MERGE, minutes)] == [9]
+
+
+@pytest.mark.parametrize("unknown", [(True, False), (False, True)])
+def test_a_minute_is_unknown_if_a_part_of_it_is(unknown: tuple[bool, bool]) -> None:
+    (both,) = add_entries(LedgerEntry(7, {"c": 1}, {"c": 1}, unknown=one) for one in unknown)
+
+    assert (both.state, both.residual) == (LedgerState.UNKNOWN, None)
+
+
+def test_two_merges_that_miss_rows_of_one_minute_have_none_too_many() -> None:
+    (both,) = add_entries([lost(7, c=1), lost(7, c=2)])
+
+    assert both.missing == {"c": 3}
