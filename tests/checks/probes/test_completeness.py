@@ -425,6 +425,128 @@ def test_batches_that_landed_since_a_change_log_was_put_back_are_judged(
     assert outcomes(world, 3) == "FF"
 
 
+def land_again(world: FakeWorld, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """The log is put back to *batch*, and what lands above it is of another incarnation."""
+    put_back(world, batch)
+    monkeypatch.setattr(FakeWorld, "incarnation", lambda _, one: 1 + (one > batch))
+    world.memory["completeness"] = {**world.memory["completeness"], "incarnation": 1}
+
+
+def test_judged_batches_that_landed_again_since_a_log_was_put_back_are_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = FakeWorld()
+    write_row(world, 1)
+    assert set(outcomes(world, 8)) == {"P"}
+    land_again(world, monkeypatch, world.memory["completeness"]["after"] - 4)
+    lose(world, (Op.CREATE, ONE, 2))
+    for _ in range(8):
+        world.catch_up()
+
+    assert outcomes(world, 3) == "FF"
+
+
+def test_a_log_of_an_unknown_incarnation_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = FakeWorld()
+    find_wrong_row(world)
+    after = world.memory["completeness"]["after"]
+    world.outdated = {"completeness"}
+    monkeypatch.setattr(FakeWorld, "incarnation", lambda *_: 2)
+    run_probe(Check("completeness", Completeness(), TABLE), world)
+
+    assert world.memory["completeness"]["after"] == after
+
+
+def test_the_last_common_batch_is_looked_for_in_so_many_batches_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(completeness, "MOST_AGAIN", 3)
+    world = FakeWorld()
+    write_row(world, 1)
+    outcomes(world, 12)
+    land_again(world, monkeypatch, 1)
+    for _ in range(12):
+        world.land()
+    until = world.memory["completeness"]["until"]
+    run_probe(Check("completeness", Completeness(), TABLE), world)
+
+    assert world.memory["completeness"]["after"] == until - 3
+
+
+def test_a_loss_below_the_batch_that_a_log_was_put_back_to_is_counted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = FakeWorld()
+    find_wrong_row(world)
+    ((*_, batch, _),) = world.memory["completeness"]["lost"]
+    outcomes(world, 4)
+    land_again(world, monkeypatch, batch)
+    run_probe(Check("completeness", Completeness(), TABLE), world)
+
+    assert [one[3] for one in world.memory["completeness"]["lost"]] == [batch]
+
+
+def test_an_end_is_not_judged_before_the_mirror_is_past_it() -> None:
+    """Its rows may land in a later batch, from another topic."""
+    world, check = FakeWorld(), Check("completeness", Completeness(), TABLE)
+    world.catch_up()
+    run_probe(check, world)
+    lose(world, (Op.CREATE, ONE, 1))
+    world.catch_up()
+    run_probe(check, world)
+    world.land()
+    early = run_probe(check, world)
+    for event in world.log_:
+        event.lost = False
+
+    assert isinstance(early, NotYet)
+    assert outcomes(world, 2) == "PP"
+
+
+def test_batches_that_were_dropped_are_not_counted(asked: list[range]) -> None:
+    world = FakeWorld()
+    drop_unjudged(world)
+    asked.clear()
+
+    outcomes(world, 4)
+
+    assert min(one.start for one in asked) == world.dropped
+
+
+@pytest.mark.parametrize(("early", "outcome"), [(0, "U"), (-1, "P")])
+def test_a_base_has_what_was_dropped_only_if_a_whole_batch_lies_between(
+    early: int, outcome: str
+) -> None:
+    world = FakeWorld()
+    drop_unjudged(world)
+    assert outcomes(world, 1) == "U"
+    for shard in (ONE, TWO):
+        world.snapshot(shard)
+        since = world.dropped + 1 - early
+        world.based[str(shard)] = replace(world.based[str(shard)], since=since)
+
+    assert set(outcomes(world, 3)) == {outcome}
+
+
+def test_no_more_wrong_batches_are_counted_again_than_fit(
+    monkeypatch: pytest.MonkeyPatch, asked: list[range]
+) -> None:
+    monkeypatch.setattr(completeness, "MOST_WRONG", 2)
+    world = FakeWorld()
+    outcomes(world, 2)
+    for id_ in range(5):
+        lose(world, (Op.CREATE, ONE, id_))
+        outcomes(world, 1)
+    outcomes(world, 2)
+    asked.clear()
+
+    assert outcomes(world, 1) == "F"
+    assert len(world.memory["completeness"]["wrong"]) == 2
+    assert max(map(len, asked)) == 1  # two batches, and the new one
+
+
 PARTS = 10_000
 
 
