@@ -268,6 +268,15 @@ def test_a_snapshot_that_is_on_its_way_is_named_where_the_cut_is_not_landed_only
     assert (covered.holds, covered.reasons) == (True, ())
 
 
+def test_a_snapshot_of_another_source_is_not_named() -> None:
+    snaps = {Shard.parse("far/far_00.users"): OpenSnapshot(Order(1, 1, 1), 49)}
+    landed = healthy_checkpoint(through=90, snaps=snaps)
+
+    found = prove(TABLE, Stage.LANDED, CUT, samples(landed=landed), NOW)
+
+    assert [reason.code for reason in found.reasons] == ["not_landed"]
+
+
 def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_mirrors() -> None:
     taken = samples()
     gone = replace(taken, mirror=Missing("no mirror"))

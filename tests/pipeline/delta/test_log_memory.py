@@ -231,6 +231,15 @@ def test_keys_that_were_read_ahead_are_bounded_over_all_tables(
     assert known.next(0, 2, None, 1) is None
 
 
+def test_keys_below_those_that_are_known_are_not_known() -> None:
+    low, at, high = (("shop", "t", name) for name in "aco")
+    known = KnownKeys(0, 1, at, (high,), whole=True)
+
+    assert known.next(0, 1, at, 1) == (high,)
+    assert known.next(0, 1, low, 1) is None
+    assert known.next(0, 1, None, 1) is None
+
+
 def test_a_batch_that_landed_again_after_its_log_was_put_back_is_read_again(
     tmp_path: Path,
 ) -> None:

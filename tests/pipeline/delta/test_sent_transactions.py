@@ -420,6 +420,19 @@ def test_a_row_that_landed_long_after_its_end_is_found(
     assert "'u:1'" not in queries[-1]
 
 
+def test_what_began_twice_long_before_its_end_is_not_taken_for_begun_once(tmp_path: Path) -> None:
+    begins = [at_offset(offset, begin_event()) for offset in (1, 2)]
+    write_changes(tmp_path, 0, [*begins, heartbeat_event(1, 99)])
+    ended = LOOK_BACK + 10
+    rows = transaction_rows(1, 100, 2)
+    write_changes(tmp_path, ended, [*rows, at_offset(3, end_event(orders_00=2))])
+
+    memory = LogMemory(("shop",), until=ended + LONG)
+    (found,) = transaction_reader(tmp_path, memory).of(TABLE, range(ended, ended + 1), {})
+
+    assert found.begun == 2
+
+
 def at_offset(offset: int, row: Row) -> Row:
     return {**row, "offset": offset}
 
