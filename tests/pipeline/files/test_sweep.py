@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
@@ -524,12 +524,13 @@ DEEP = st.sampled_from([timedelta(), timedelta(minutes=1)])
 
 @settings(max_examples=40)
 @given(STEPS, DEEP)
+@example(["new", "sweep", "sweep", "rename", "grow"], timedelta())
 def test_whatever_happens_each_row_is_told_once_or_its_file_is(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], deep: timedelta
 ) -> None:
     with LogFolder(tmp_path_factory.mktemp("law"), deep=deep) as folder:
         paths, grown = played(folder, steps)
-        folder.sweep(4, timedelta(seconds=61))
+        folder.sweep(6, timedelta(seconds=61))  # a renamed one that grew is held by the fifth
 
         taken, held = folder.taken(), len(folder.faults())
         lines = sum(len(path.read_bytes().splitlines()) for path in paths)
