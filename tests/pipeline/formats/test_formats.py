@@ -41,6 +41,13 @@ def test_a_message_says_what_is_written_beside_it(
     as_expected(form, message, schemas)
 
 
+@pytest.mark.parametrize(("form", "schemas", "name"), EACH)
+def test_each_message_has_a_row(form: Format, schemas: Schemas, name: str) -> None:
+    sent = batch([(one.key, one.value, one.topic) for one in messages(name)])
+
+    assert {*form.decode(sent, schemas)["message"].to_pylist()} == {*range(len(sent))}
+
+
 def odd_messages(form: Format, schemas: Schemas, name: str, count: int, seed: int) -> int:
     """Decode damaged messages of the corpus; returns how many made no sense."""
     sent: list[Raw] = [(one.key, one.value, one.topic) for one in messages(name)]

@@ -4,7 +4,7 @@ Each record counts once, whatever became of it; what a broken step of landing lo
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,15 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import UnreachableError
+from pipeline.formats.format import RAW, Decoded, build_batch
 from pipeline.landing import task
+from pipeline.landing.batch_stats import tally_rows
+from pipeline.landing.task import SLIM
+from pipeline.landing.topic_counts import DecodeCounter, PartitionCounts, compare_topics
+from pipeline.model import Op, TopicPartition
 from pipeline.reports import LandingReport, TopicCounts
-from pipeline.transports.transport import OffsetRange
-from tests.builders.harness import GIB4, LandingHarness, Recalled, Topics
+from pipeline.transports.transport import OffsetRange, RangeRead
+from tests.builders.harness import GIB4, LandingHarness, Recalled, Topics, record
 
 T = "db.t"
 
@@ -205,3 +210,61 @@ def test_what_is_sent_again_counts_as_often_as_it_came(harness: LandingHarness) 
     put(harness, GIB4 - 300, GIB4 - 200)
 
     assert harness.land().topics[T].came_out == {"messages": 2, "rows": 2}
+
+
+def test_markers_of_a_transaction_without_captured_changes_are_left_out(
+    harness: LandingHarness,
+) -> None:
+    put(harness, 100)
+    markers = [
+        {"status": "BEGIN", "id": "7", "event_count": None, "data_collections": None},
+        {"status": "END", "id": "7", "event_count": 0, "data_collections": []},
+    ]
+    for one in markers:
+        harness.topics.held.setdefault("a.transaction", []).append(record("7", one))
+    harness.land()
+    harness.topics.held["a.transaction"] += [record("8", one | {"id": "8"}) for one in markers]
+    harness.topics.put("a", 200, "x")
+
+    assert harness.land().topics[T].explained == {"c": 1}
+
+
+def test_messages_without_a_change_and_left_out_rows_balance() -> None:
+    raw = messages(4)
+    decoded = build_batch(
+        [
+            (0, Decoded(Op.SKIPPED)),
+            (1, Decoded(Op.UPDATE, "db.t")),
+            (1, Decoded(Op.UPDATE, "db.t")),
+            (2, Decoded(Op.DDL, "db.t", schema_id=1)),
+        ]
+    )
+    counter = DecodeCounter()
+
+    counter.add_decoded(decoded, raw)
+    counter.add_left_out("skipped", decoded.slice(0, 1), raw)
+
+    asked = OffsetRange("t", 0, 0, 4)
+    (counts,) = counter.with_returned([RangeRead(asked, 0, 3, 4)]).values()
+    assert counts == PartitionCounts(returned=4, decoded=3, rows=3, left_out={"skipped": 1})
+
+
+def messages(count: int) -> pa.RecordBatch:
+    rows = [{"topic": "t", "partition": 0, "offset": at} for at in range(count)]
+    return pa.RecordBatch.from_pylist(rows, RAW)
+
+
+def test_partitions_of_a_topic_count_apart_and_add_up() -> None:
+    counts = {TopicPartition("t", n): PartitionCounts(2, 2, 2) for n in range(3)}
+    tallies = [
+        replace(tally_rows(SLIM.empty_table()), landed={at: {("x", "c"): 2}}) for at in counts
+    ]
+
+    found = compare_topics(counts, tallies, 4, lambda _: ())
+    lost = compare_topics(counts, tallies[:2], 4, lambda _: ())
+
+    assert found["x"] == TopicCounts(units := {"messages": 6, "rows": 6}, units, {"c": 6})
+    assert (lost["x"].went_in, lost["x"].came_out) == (
+        {"messages": 6, "rows": 4, "rows of t:2 in batch 4": 2},
+        {"messages": 6, "rows": 4, "rows of t:2 in batch 4": 0},
+    )
