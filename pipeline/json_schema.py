@@ -3,8 +3,8 @@
 Great Expectations validates each value by `jsonschema`, which matches with Python's `re`. There a
 pattern such as ``(a+)+$`` may need years for one value, and no other check of the process goes on
 meanwhile. RE2's time grows with the text alone. `suites` puts this module in the place of
-`jsonschema` and `json` in the metric of ``match_json_schema``, so it has the names that are used
-there. Spark's workers import it by its name.
+`jsonschema` and `json` in the metrics of ``match_json_schema`` and ``be_json_parseable``, so it has
+the names that are used there. Spark's workers import it by its name.
 
 A schema may name another draft for a part of it (``$schema``), and `jsonschema` would then leave
 these keywords out. So only the outermost name is read. A ``$ref`` to another document is never

@@ -47,8 +47,9 @@ MOST_COLUMNS = 10  # that one result names
 MOST_LEVELS = 100  # of mappings and lists in the arguments of an expectation
 MOST_FILES = 1_000  # suites that are kept as they were read
 MATCH_JSON_SCHEMA = "expect_column_values_to_match_json_schema"
-JSON_SCHEMA_METRIC = (
-    "great_expectations.expectations.metrics.column_map_metrics.column_values_match_json_schema"
+JSON_METRICS = tuple(
+    f"great_expectations.expectations.metrics.column_map_metrics.column_values_{name}"
+    for name in ("match_json_schema", "json_parseable")
 )
 COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
 ABOUT_NAMES = ("expect_column_to_exist", "expect_table_columns_")
@@ -780,8 +781,9 @@ def _new_context() -> Any:
     from great_expectations.data_context.types import base  # noqa: PLC0415
 
     logging.getLogger(base.__name__).setLevel(logging.WARNING)  # its import sets another level
-    metric, own = import_module(JSON_SCHEMA_METRIC), import_module("pipeline.json_schema")
-    vars(metric).update(json=own, jsonschema=own)
+    own = import_module("pipeline.json_schema")
+    for name in JSON_METRICS:
+        vars(import_module(name)).update(json=own, jsonschema=own)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     return context

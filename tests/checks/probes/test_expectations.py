@@ -928,6 +928,15 @@ def test_a_value_whose_references_double_at_each_level_is_unknown_and_says_so() 
     assert "too many `$ref`s of its json_schema; where several parts of an `allOf`" in found.text
 
 
+def test_a_constant_that_only_python_reads_is_no_json() -> None:
+    texts = ["NaN", '{"a": [-Infinity]}', '{"a": "NaN"}']
+    asked = expect("expect_column_values_to_be_json_parseable", column="doc")
+
+    (found,) = evaluate_rows(pa.table({"id": [1, 2, 3], "doc": texts}), TABLE, [asked])
+
+    assert (found.met, found.unexpected) == (False, 2)
+
+
 @pytest.mark.parametrize("text", ["NaN", "Infinity"])
 def test_what_is_no_json_is_unknown(text: str) -> None:
     rows = pa.table({"id": [1, 2], "doc": ["1", text]})
