@@ -216,7 +216,7 @@ def test_markers_of_a_transaction_without_captured_changes_are_left_out(
     harness: LandingHarness,
 ) -> None:
     put(harness, 100)
-    markers = [
+    markers: list[dict[str, object]] = [
         {"status": "BEGIN", "id": "7", "event_count": None, "data_collections": None},
         {"status": "END", "id": "7", "event_count": 0, "data_collections": []},
     ]
