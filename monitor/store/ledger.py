@@ -99,6 +99,17 @@ class CountedHop:
     proven: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CopyReach:
+    """The version through which a copy was compared, and the id of its mirror; -1 before any.
+
+    No earlier version of Sluice stored the id: then nothing is known of the versions of a mirror.
+    """
+
+    last: int = -1
+    mirror: str = ""
+
+
 @dataclass(eq=False)
 class Ledger:
     """The ledger of one lane; ``_early`` are merges of batches that landing has not reported yet.
@@ -258,24 +269,26 @@ class Ledger:
     ) -> None:
         """Compare what a copy has followed, oldest first; a version that was compared counts once.
 
-        A version that was loaded makes good what was missing before it.
+        A version that was loaded makes good what was missing before it.  Versions of another mirror
+        are not compared with those before: what came between was not reported, so it is unknown.
         """
         if not done:
             return
         hop = copy_hop(copy)
         with self.database.write() as connection:
-            known = self._recorded(hop, table)
-            settled, new = -1 if known == UNREAD else known.last, list[LedgerEntry]()
+            reach, new = self._copied(hop, table), list[LedgerEntry]()
             for one in done:
+                settled = reach.last if one.mirror == reach.mirror else -1
                 if one.at is None:
                     self._add(connection, table, hop, new, at)
                     self._add_load(connection, table, hop, one, at)
                     new = []
                 elif one.version > settled:
                     new += settle_copied(one, settled, at)
-                settled = one.version if one.at is None else max(settled, one.version)
+                last = one.version if one.at is None else max(settled, one.version)
+                reach = CopyReach(last, one.mirror)
             self._add(connection, table, hop, new, at)
-            _reach(connection, hop, table, -1, settled)
+            _reach(connection, hop, table, -1, reach.last, mirror=reach.mirror)
         self._note_changed({table})
 
     def entries(
@@ -451,6 +464,13 @@ class Ledger:
         query = select(ledger_reach).where(which)
         found = self.database.decoded(query, ledger_reach, _recorded_in, lambda _: UNREAD)
         return found[0] if found else Recorded()
+
+    def _copied(self, hop: str, table: str) -> CopyReach:
+        """Return through which version a copy was compared; none if that is unreadable."""
+        which = and_(ledger_reach.c.lane == hop, ledger_reach.c.table == table)
+        query = select(ledger_reach).where(which)
+        found = self.database.decoded(query, ledger_reach, _copied_in)
+        return found[0] if found else CopyReach()
 
     def _settle(
         self,
@@ -671,10 +691,16 @@ def _recorded_in(row: Row[Any]) -> Recorded:
     return Recorded(_integer(row.first), _integer(row.last))
 
 
-def _reach(connection: Connection, lane: str, table: str, first: int, last: int) -> None:
+def _copied_in(row: Row[Any]) -> CopyReach:
+    return CopyReach(_integer(row.last), str(row.mirror or ""))
+
+
+def _reach(
+    connection: Connection, lane: str, table: str, first: int, last: int, *, mirror: str = ""
+) -> None:
     same = and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
     connection.execute(delete(ledger_reach).where(same))
-    values = {"lane": lane, "table": table, "first": first, "last": last}
+    values = {"lane": lane, "table": table, "first": first, "last": last, "mirror": mirror or None}
     connection.execute(insert(ledger_reach).values(values))
 
 

@@ -331,6 +331,7 @@ ledger_reach = _table(
     _key("table", _NAME),
     _column("first", BigInteger),
     _column("last", BigInteger),
+    _column("mirror", Text, nullable=True),
 )
 silences = _table("silences", _key("id", _NAME), _column("end", Instant), _column("body", Text))
 
@@ -376,6 +377,11 @@ def _proofs_of_residuals(connection: Connection) -> None:
     connection.execute(update(ledger_minutes).where(lost).values(found=ledger_minutes.c.at))
 
 
+def _mirrors_of_copies(connection: Connection) -> None:
+    """Add whose versions a copy was compared through."""
+    _add_columns(connection, ledger_reach, "mirror")
+
+
 def _add_columns(connection: Connection, table: Table, *names: str) -> None:
     """Add the columns that the store does not have yet."""
     there = {column["name"] for column in inspect(connection).get_columns(table.name)}
@@ -393,6 +399,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
     _ends_of_fails,
     METADATA.create_all,
     _proofs_of_residuals,
+    _mirrors_of_copies,
 )
 """The first makes a store, each after it the next version; a released step is never changed.
 
@@ -401,7 +408,8 @@ the fourth which rows are read again, the fifth what was corrected,
 the sixth windows of archives, the seventh those that were withdrawn,
 the eighth rows that a FAIL does not name and how waivers end,
 the ninth when FAILs ended, the tenth the ledger by minute,
-the eleventh proofs that its residuals are made good."""
+the eleventh proofs that its residuals are made good,
+the twelfth which mirror a copy was compared with."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

@@ -92,6 +92,7 @@ class CopiedVersion:
     loaded, and if ``swept``, those that only earlier loads had brought were removed.  ``changed``
     are the rows that the commit changes, as its merge counted them, and ``taken`` those that the
     copy took over, as the copy counted them; None if that is unknown.
+    ``mirror`` is the id of its table.
     """
 
     version: int
@@ -99,6 +100,7 @@ class CopiedVersion:
     changed: MinuteCounts | None = None
     taken: MinuteCounts | None = None
     swept: bool = False
+    mirror: str = ""
 
 
 class CopyTarget(Protocol):

@@ -147,7 +147,7 @@ class CopySync:
             at = now
         whole = replace(at, parts=None)
         self.target.write(made, CopyStep(at, whole))
-        self._done.append(CopiedVersion(at.version, swept=at.load > 1))
+        self._done.append(CopiedVersion(at.version, swept=at.load > 1, mirror=at.mirror))
         return whole
 
     def take_done(self) -> tuple[CopiedVersion, ...]:
@@ -181,7 +181,9 @@ class CopySync:
         known = [one for one in taken if one is not None]
         counted = bounded(add_counts(known)) if len(known) == len(taken) else None
         commit = changes.commit
-        done = CopiedVersion(commit.version, commit.at, changed=commit.written, taken=counted)
+        done = CopiedVersion(
+            commit.version, commit.at, commit.written, counted, mirror=step.now.mirror
+        )
         self._done.append(done)
 
     def _shaped_as_is(self, table: Table, version: int) -> CopiedTable:

@@ -409,7 +409,7 @@ def wait(store: ServiceStore, *tables: str) -> None:
         counts = """'{"7": {"c": 1}}'"""
         query = f"INSERT INTO ledger_open VALUES ('main', :of, :batch, 0, {counts})"
         connection.execute(text(query), rows)
-        connection.execute(text("INSERT INTO ledger_reach VALUES ('main', '', 0, 599)"))
+        connection.execute(text("INSERT INTO ledger_reach VALUES ('main', '', 0, 599, NULL)"))
 
 
 def test_a_merge_of_tables_with_many_waiting_batches_is_a_transaction_for_each(
@@ -558,6 +558,38 @@ def test_versions_that_a_copy_followed_without_a_report_are_unknown(store: Servi
 
     assert set(copied(store).values()) == {LedgerState.BALANCED, LedgerState.UNKNOWN}
     assert store.ledger.residuals() == {(T, CACHE): None}
+
+
+def test_versions_of_a_rebuilt_mirror_whose_load_was_not_reported_are_compared(
+    store: ServiceStore,
+) -> None:
+    old = (CopiedVersion(500), follow(501, {"7": {"u": 1}}))
+    copy(store, *(replace(one, mirror="old") for one in old))
+    one, two = follow(1, {"8": {"c": 5}}, {}), follow(2, {"9": {"c": 5}}, {"9": {"c": 1}})
+    copy(store, replace(one, mirror="new"))
+    copy(store, replace(two, mirror="new"))
+    copy(store, replace(one, mirror="new"))  # it was set back
+
+    lost = store.ledger.copy_losses(T, "cache").residuals
+    assert [one.missing for one in lost] == [{8: {"c": 5}, 9: {"c": 4}}]
+    unknown = [minute for minute, state in copied(store).items() if state is LedgerState.UNKNOWN]
+    assert unknown == [int(NOW.timestamp()) // 60]
+
+
+def test_what_a_copy_followed_before_the_mirror_was_stored_with_it_is_unknown(
+    store: ServiceStore,
+) -> None:
+    copy(store, CopiedVersion(500), follow(501, {"7": {"u": 1}}))
+    new = (follow(502, {"8": {"u": 1}}), follow(503, {"9": {"u": 1}}, {}))
+    copy(store, *(replace(one, mirror="new") for one in new))
+
+    states = copied(store)
+    assert states.pop(int(NOW.timestamp()) // 60) is LedgerState.UNKNOWN
+    assert states == {
+        7: LedgerState.BALANCED,
+        8: LedgerState.BALANCED,
+        9: LedgerState.RESIDUAL,
+    }
 
 
 def test_a_commit_that_an_earlier_version_made_is_unknown(store: ServiceStore) -> None:
