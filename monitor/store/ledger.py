@@ -25,7 +25,7 @@ from collections.abc import (
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from sqlalchemy import (
@@ -271,12 +271,16 @@ class Ledger:
 
         A version that was loaded makes good what was missing before it.  Versions of another mirror
         are not compared with those before: what came between was not reported, so it is unknown.
+        A copy that begins without a load goes on where one of another name ended, and misses what
+        that one lacked.
         """
         if not done:
             return
         hop = copy_hop(copy)
         with self.database.write() as connection:
             reach, new = self._copied(hop, table), list[LedgerEntry]()
+            if reach.last < 0 and done[0].at is not None:
+                self._take_over(connection, table, hop, at)
             for one in done:
                 settled = reach.last if one.mirror == reach.mirror else -1
                 if one.at is None:
@@ -312,7 +316,8 @@ class Ledger:
         """
         with self._lock:
             self._read_changed()
-            return self._residuals
+            found = self._residuals.items()
+            return {key: rows for key, rows in found if not self._is_removed(key[1])}
 
     def losses(self) -> Mapping[str, TableLosses]:
         """Return table -> its residuals that are not made good; read as :meth:`residuals`.
@@ -324,10 +329,28 @@ class Ledger:
             return {table: one for (table, hop), one in self._losses.items() if not hop}
 
     def copy_losses(self, table: str, copy: str) -> TableLosses:
-        """Return the residuals of a *copy* of *table*, as :meth:`losses`."""
+        """Return the residuals of a *copy* of *table*, as :meth:`losses`.
+
+        Until its first report, those of removed copies of *table* too: it may be one of them by
+        another name.
+        """
         with self._lock:
             self._read_changed()
-            return self._losses.get((table, copy_hop(copy)), NO_LOSSES)
+            own, hop = self._losses.get((table, copy_hop(copy)), NO_LOSSES), copy_hop(copy)
+            some = self._losses.items()
+            removed = [one for key, one in some if key[0] == table and self._is_removed(key[1])]
+            if not removed or self._copied(hop, table).last >= 0:
+                return own
+            return TableLosses(
+                tuple(chain.from_iterable(one.residuals for one in (own, *removed))),
+                sum(one.more for one in (own, *removed)),
+                sum(one.unreadable for one in (own, *removed)),
+            )
+
+    def _is_removed(self, hop: str) -> bool:
+        """Whether it is the hop of a copy that the config does not name any more."""
+        known = self.copies
+        return known is not None and is_copy_hop(hop) and hop not in map(copy_hop, known)
 
     def make_good(self, table: str, *proven: tuple[Residual, str]) -> None:
         """Store that residuals of *table* are made good, and by what; not what was found since.
@@ -432,20 +455,18 @@ class Ledger:
             delete_rows(self.database, ledger_reach, other)
             gone += delete_rows(self.database, ledger_open, ledger_open.c.lane != self._lane)
         if self.copies is not None:
-            gone += self._forget_copies(tuple(map(copy_hop, self.copies)))
+            gone += self._forget_copies(self.copies)
         self._note_changed(None)
         return gone
 
-    def _forget_copies(self, kept: Sequence[str]) -> int:
-        """Forget the copies that are not *kept*: nothing can make good what they lack."""
-        gone = 0
-        for table, hop in (
-            (ledger_minutes, ledger_minutes.c.hop),
-            (ledger_reach, ledger_reach.c.lane),
-        ):
-            other = and_(hop.startswith(copy_hop(""), autoescape=True), hop.not_in(kept))
-            gone += delete_rows(self.database, table, other)
-        return gone
+    def _forget_copies(self, kept: Collection[str]) -> int:
+        """Forget the copies that are not *kept*, but for what they lack: they may come back."""
+        balanced = ledger_minutes.c.residual == 0
+        minutes = and_(balanced, _of_other_copies(ledger_minutes.c.hop, kept))
+        reach = _of_other_copies(ledger_reach.c.lane, kept)
+        return delete_rows(self.database, ledger_minutes, minutes) + delete_rows(
+            self.database, ledger_reach, reach
+        )
 
     def _give_up(self, lane: str) -> int:
         with self.database.write() as connection:
@@ -524,6 +545,16 @@ class Ledger:
         if good:
             _store_entries(connection, table, hop, good, at)
 
+    def _take_over(self, connection: Connection, table: str, hop: str, at: datetime) -> None:
+        """Count what removed copies of *table* miss as what the copy of *hop* misses."""
+        if self.copies is None:
+            return
+        lost = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
+        theirs = and_(lost, _of_other_copies(ledger_minutes.c.hop, self.copies))
+        entries = self._minutes(theirs)
+        self._add(connection, table, hop, entries, at)
+        connection.execute(delete(ledger_minutes).where(theirs))
+
     def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> None:
         """Add what was not added before: a check may count again after a restart."""
         hop, at = Hop.COLLECTION, counted.at
@@ -579,6 +610,11 @@ class Ledger:
 
 def _of_hop(table: str, hop: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return ledger_minutes.c.table == table, ledger_minutes.c.hop == str(hop)
+
+
+def _of_other_copies(hop: ColumnElement[str], kept: Collection[str]) -> ColumnElement[bool]:
+    """Whether a *hop* is that of a copy that is not among the *kept* names."""
+    return and_(hop.startswith(copy_hop(""), autoescape=True), hop.not_in(map(copy_hop, kept)))
 
 
 def _store_entries(
