@@ -387,7 +387,7 @@ class MergeRunner:
     ) -> tuple[MergeReport, ...]:
         """Merge *ready*; mirrors that must be rewritten come last, one by one, the smallest first.
 
-        If a rewrite takes longer than a run may, only that mirror stands still.
+        If a rewrite takes longer than a run may, only that mirror is not merged.
         """
         pending = self.jobs.find_pending(ready, landed)
         rewritten = {table.name: self._count_rewritten(table, landed) for table in ready}

@@ -256,9 +256,9 @@ def find_epoch_bounds(
     known: Mapping[str, Epoch],
     starts: Mapping[EpochStart, int],
     *,
-    anew: Collection[TopicPartition] = (),
+    renewed: Collection[TopicPartition] = (),
 ) -> dict[TopicPartition, EpochBounds]:
-    """Return the bounds of each partition; one in `anew` forgets its starts.
+    """Return the bounds of each partition; one that was *renewed* forgets its starts.
 
     A source that is not *known* was never reached and is in its first epoch. A partition without a
     start belongs to the newest epoch from its first offset on.
@@ -267,7 +267,7 @@ def find_epoch_bounds(
     former = range(1, newest)
     return {
         at: _bounds(newest, [starts.get(EpochStart(source, n + 1, at), 0) for n in former])
-        if at not in anew
+        if at not in renewed
         else EpochBounds(((0, newest),))
         for at in partitions
     }
@@ -277,20 +277,20 @@ def find_needed_starts(
     starts: Mapping[EpochStart, int],
     w: Mapping[TopicPartition, PartitionEnd],
     *,
-    anew: Collection[TopicPartition] = (),
+    renewed: Collection[TopicPartition] = (),
     kept: Collection[tuple[str, int]] = (),
 ) -> dict[EpochStart, int]:
     """Return the starts that still matter: W is below them, or has not reached the partition.
 
     Every row from W on belongs to such an epoch or a later one without a start. In a partition that
-    starts `anew` earlier offsets mean nothing. Starts of *kept* (source, epoch) are dropped only
+    was *renewed* earlier offsets mean nothing. Starts of *kept* (source, epoch) are dropped only
     for that reason.
     """
     found = {}
     for one, first in starts.items():
         end = w.get(one.at)
         passed = end is not None and end.offset >= first
-        if one.at not in anew and (not passed or (one.source, one.number) in kept):
+        if one.at not in renewed and (not passed or (one.source, one.number) in kept):
             found[one] = first
     return found
 

@@ -323,7 +323,7 @@ def _epochs(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> dict[str, Ep
 def _started(made: Checkpoint, starts: Mapping[EpochStart, int], plan: Plan) -> Checkpoint:
     """With those of all *starts* that say something of rows to come, or to be sent again."""
     again = {(name, made.epochs[name].number) for name in find_resending(made, made.epochs)}
-    left = find_needed_starts(starts, made.offsets, anew=plan.anew, kept=again)
+    left = find_needed_starts(starts, made.offsets, renewed=plan.renewed, kept=again)
     return replace(made, starts=left)
 
 

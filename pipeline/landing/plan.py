@@ -74,9 +74,9 @@ class Plan:
     ``spans`` holds no empty span. ``capped`` is true when ends were lowered to the cap. ``gone``
     are all deleted partitions, with their W. ``doubts`` are gaps if a table that exists after the
     batch is sent into partitions that were deleted now, and had landed to their last listed end: a
-    statement in the batch may describe that table. ``anew`` are the partitions that begin again: no
-    earlier offset of them means anything. ``trimmed`` are topics that are read for the first time
-    and whose beginning was deleted.
+    statement in the batch may describe that table. ``renewed`` are the partitions that begin
+    again: no earlier offset of them means anything. ``trimmed`` are topics that are read for the
+    first time and whose beginning was deleted.
     """
 
     spans: Mapping[TopicPartition, Span]
@@ -85,14 +85,14 @@ class Plan:
     capped: bool
     gone: Ends = field(default_factory=dict)
     doubts: tuple[Gap, ...] = ()
-    anew: frozenset[TopicPartition] = frozenset()
+    renewed: frozenset[TopicPartition] = frozenset()
     trimmed: frozenset[str] = frozenset()
 
     @property
     def disturbed(self) -> frozenset[str]:
         """``topic:partition`` of those whose landed offsets may hold other records now, or none."""
         lost = (TopicPartition(gap.topic, gap.partition) for gap in self.gaps)
-        return frozenset(map(str, (*self.anew, *lost)))
+        return frozenset(map(str, (*self.renewed, *lost)))
 
     def landed(self, epochs: Mapping[TopicPartition, int]) -> "Plan":
         """The plan once it was read: *epochs* are the leader epochs of the last records read.
@@ -121,7 +121,7 @@ class Plan:
             gaps=tuple(gap for gap in self.gaps if not held(gap.topic)),
             gone=_joined(self.gone, gone, held),
             doubts=tuple(gap for gap in self.doubts if not held(gap.topic)),
-            anew=frozenset(at for at in self.anew if not held(at.topic)),
+            renewed=frozenset(at for at in self.renewed if not held(at.topic)),
         )
 
     def cut(self, at: Mapping[TopicPartition, int], w: Ends) -> "Plan":
@@ -170,7 +170,7 @@ class _Start:
     first: int
     gap: Gap | None = None
     epoch: int = -1
-    anew: bool = False
+    renewed: bool = False
     trimmed: bool = False
 
 
@@ -209,7 +209,7 @@ def plan_batch(
         capped=capped,
         gone={tp: end for tp, end in known.gone.items() if tp not in offsets} | gone,
         doubts=doubts,
-        anew=frozenset(tp for tp, start in starts.items() if start.anew),
+        renewed=frozenset(tp for tp, start in starts.items() if start.renewed),
         trimmed=frozenset(tp.topic for tp, start in starts.items() if start.trimmed),
     )
 
@@ -222,7 +222,7 @@ def _starts(
     return {
         tp: _start(w[tp], tp, beginnings[tp], ends[tp], known)
         if tp in w
-        else _first(tp, beginnings[tp], anew=tp in known.gone, read=tp.topic in read)
+        else _first(tp, beginnings[tp], renewed=tp in known.gone, read=tp.topic in read)
         for tp in sorted(moving)
     }
 
@@ -265,7 +265,7 @@ def _start(
     if _renewed(w, end):
         why = f"topic {partition.topic} was recreated (id {w.topic_id} -> {end.topic_id})"
         until = _last_end(w, partition, known) or w.offset
-        return _Start(begin.offset, _gap(partition, w.offset, until, why), anew=True)
+        return _Start(begin.offset, _gap(partition, w.offset, until, why), renewed=True)
     epoch_end = known.epoch_ends.get(partition, -1)
     if 0 <= epoch_end < w.offset and w.leader_epoch >= 0:
         why = f"a new leader cut the log off at {epoch_end}, but it was landed up to {w.offset}"
@@ -280,7 +280,7 @@ def _start(
     return _Start(w.offset, epoch=w.leader_epoch)
 
 
-def _first(partition: TopicPartition, begin: PartitionEnd, *, anew: bool, read: bool) -> _Start:
+def _first(partition: TopicPartition, begin: PartitionEnd, *, renewed: bool, read: bool) -> _Start:
     """Where to begin to read what was never read.
 
     Of a topic that is read already, what was deleted is a gap.  Of another one nothing is missed
@@ -288,8 +288,8 @@ def _first(partition: TopicPartition, begin: PartitionEnd, *, anew: bool, read: 
     """
     if begin.offset and read:
         why = f"offsets 0 to {begin.offset - 1} were deleted before they were landed"
-        return _Start(begin.offset, _gap(partition, 0, begin.offset, why), anew=anew)
-    return _Start(begin.offset, anew=anew, trimmed=begin.offset > 0)
+        return _Start(begin.offset, _gap(partition, 0, begin.offset, why), renewed=renewed)
+    return _Start(begin.offset, renewed=renewed, trimmed=begin.offset > 0)
 
 
 _HIDDEN = (

@@ -103,7 +103,7 @@ class BatchReader:
         for name in {listing.source_of[at.topic] for at in chosen.spans}:
             own = [at for at in chosen.spans if listing.source_of[at.topic] == name]
             bounded[name] = find_epoch_bounds(
-                name, own, epochs.known, epochs.starts, anew=chosen.anew
+                name, own, epochs.known, epochs.starts, renewed=chosen.renewed
             )
         tasks = []
         for ranges in parts:

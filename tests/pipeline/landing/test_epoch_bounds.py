@@ -70,8 +70,8 @@ def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
     known, starts = {"s": Epoch(2, "uuid", binlog_position(1, 1))}, epoch_starts({2: 50})
 
     assert find_epoch_bounds("s", [TP], known, starts)[TP].steps == ((0, 1), (50, 2))
-    assert find_epoch_bounds("s", [TP], known, starts, anew={TP})[TP].steps == ((0, 2),)
-    assert find_needed_starts(starts, {TP: PartitionEnd(3)}, anew={TP}) == {}
+    assert find_epoch_bounds("s", [TP], known, starts, renewed={TP})[TP].steps == ((0, 2),)
+    assert find_needed_starts(starts, {TP: PartitionEnd(3)}, renewed={TP}) == {}
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_partition_seen_for_the_first_time_starts_at_its_beginning() -> None:
 
     assert chosen.spans[A].first == 0
     assert not chosen.gaps
-    assert not chosen.anew
+    assert not chosen.renewed
     assert not chosen.trimmed
 
 
@@ -147,14 +147,14 @@ def test_f10_offsets_that_cannot_be_read_are_a_gap_with_its_range(
     assert (9 if span is None else span.first) == first
     assert [(gap.first, gap.until) for gap in chosen.gaps] == ([lost] if lost else [])
     assert all(word in gap.why and gap.id == f"shop.a:0:{gap.first}" for gap in chosen.gaps)
-    assert bool(chosen.anew) == (w.topic_id == "old")
+    assert bool(chosen.renewed) == (w.topic_id == "old")
 
 
 def test_a_topic_whose_id_is_not_told_is_not_taken_for_a_new_one() -> None:
     chosen = planned(end(3), until=end(9, ""))
 
     assert chosen.spans[A].first == 3
-    assert (chosen.gaps, chosen.anew) == ((), frozenset())
+    assert (chosen.gaps, chosen.renewed) == ((), frozenset())
 
 
 def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
@@ -252,19 +252,19 @@ def test_a_topic_that_nobody_reads_any_more_is_not_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic_id", "first", "anew"),
+    ("topic_id", "first", "renewed"),
     [
         pytest.param("id", 5, False, id="the same topic goes on at W"),
         pytest.param("new", 0, True, id="another one begins at its beginning"),
     ],
 )
-def test_a_topic_that_comes_back(topic_id: str, first: int, anew: bool) -> None:
+def test_a_topic_that_comes_back(topic_id: str, first: int, renewed: bool) -> None:
     known = PlanContext(gone={A: end(5)})
 
     chosen = planned(None, until=end(9, topic_id), known=known)
 
     assert chosen.spans[A].first == first
-    assert bool(chosen.anew) is anew
+    assert bool(chosen.renewed) is renewed
     assert not chosen.gaps
     assert not chosen.gone
 
