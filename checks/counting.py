@@ -32,6 +32,7 @@ from checks.model import (
     Undecided,
     Verified,
 )
+from checks.named_rows import describe_count
 from checks.ranges import (
     FLOOR,
     UNSIGNED_CEILING,
@@ -829,8 +830,7 @@ def _describe_suspects(reading: Differences, state: SuspectState) -> str:
     own = [suspect for suspect, each in reading.found if each is state]
     spelled = list(_spell_rows(own, reading.names))
     shown, rest = ", ".join(spelled[:3]), ", ..." if len(spelled) > 3 else ""
-    rows = "1 row" if len(own) == 1 else f"{len(own)} rows"
-    return f"{rows} {_WORDS[state]}{_SIDE}: {shown}{rest}"
+    return f"{describe_count(len(own))} {_WORDS[state]}{_SIDE}: {shown}{rest}"
 
 
 def _keys(reading: Differences) -> Iterator[str]:

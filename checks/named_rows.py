@@ -12,6 +12,16 @@ from functools import lru_cache
 _ROWS = re.compile(r"(?P<of>.+:)(?P<first>-?\d+)(?:-(?P<last>-?\d+))?", re.DOTALL)
 
 
+def describe_count(rows: int) -> str:
+    """How many *rows* there are, in words."""
+    return "1 row" if rows == 1 else f"{rows} rows"
+
+
+def describe_all(rows: int) -> str:
+    """All *rows* that there are, in words."""
+    return "the only row" if rows == 1 else f"all {rows} rows"
+
+
 def are_within(keys: Collection[str], others: Collection[str]) -> bool:
     """Whether *others* name every row that *keys* name, one by one or within a range."""
     return bool(keys) and all(map(NamedRows.of(others).holds, keys))

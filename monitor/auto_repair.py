@@ -23,6 +23,7 @@ from alerts.model import AlertKind, Incident, IncidentState
 from checks.blocks import TableState
 from checks.counting import names_doubled_rows
 from checks.model import Outcome, Verdict
+from checks.named_rows import describe_count
 from monitor.board import Board, NextStep, RepairDecision, TableView
 from monitor.config.model import RepairRule
 from monitor.observe.verdicts import is_after_backfill
@@ -112,7 +113,7 @@ def decide_repair(case: RepairCase) -> RepairDecision:
     # more rows than are named are refused when they are read; the number also counts as spent
     rows = RowSelection(rows.keys, rows.ranges, most=count)
     verb = "is" if count == 1 else "are"
-    why = f"{_rows(count)} that {' and '.join(checks)} found wrong {verb} read again"
+    why = f"{describe_count(count)} that {' and '.join(checks)} found wrong {verb} read again"
     return RepairDecision(*identity, NextStep.REPAIR, why, checks, rows, _fences_of(case.fails))
 
 
@@ -238,10 +239,6 @@ def _one_per_table(made: Iterable[RepairDecision]) -> tuple[RepairDecision, ...]
 
 def _is_automatic(one: StoredBackfill) -> bool:
     return one.wish.automatic  # a person may have the name that the service uses
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
 
 
 def _fences_of(fails: Iterable[Verdict]) -> tuple[tuple[str, int], ...]:
@@ -393,10 +390,13 @@ def _has_failed(case: RepairCase) -> Objection | None:
 def _exceeds(case: RepairCase, count: int) -> Objection | None:
     rule = case.rule
     if count > rule.rows:
-        return NextStep.ASK, f"{_rows(count)} are above the limit of {rule.rows} (repair.rows)"
+        return (
+            NextStep.ASK,
+            f"{describe_count(count)} are above the limit of {rule.rows} (repair.rows)",
+        )
     before = sum(rows for _, rows in case.spent)
     if before + count > rule.rows_a_day:
-        text = f"{_rows(before)} were repaired within 24 hours, and {count} more are above"
+        text = f"{describe_count(before)} were repaired within 24 hours, and {count} more are above"
         return NextStep.ASK, f"{text} the limit of {rule.rows_a_day} (repair.rows_a_day)"
     tables = {table for table, _ in case.spent}
     if case.table not in tables and len(tables) >= rule.tables_a_day:

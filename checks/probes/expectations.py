@@ -26,6 +26,7 @@ import structlog
 
 from checks.counting import load_instant
 from checks.model import MOST_KEYS, FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
+from checks.named_rows import describe_all, describe_count
 from checks.run import Probe
 from checks.validation import CHANGES, MEMORY, WHOLE, ValidationResult, bound_results
 from checks.world import MirrorSide, World
@@ -87,11 +88,9 @@ class Look:
     def scope(self) -> str:
         """What it looked at, for people."""
         if self.after is None:
-            return "the only row" if self.rows == 1 else f"all {self.rows} rows"
+            return describe_all(self.rows)
         before = f", and {self.again} that did not meet one before" if self.again else ""
-        changed = self.rows - self.again
-        rows = "1 row" if changed == 1 else f"{changed} rows"
-        return f"{rows} changed after batch {self.after}{before}"
+        return f"{describe_count(self.rows - self.again)} changed after batch {self.after}{before}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from checks.named_rows import describe_all, describe_count
 from checks.probes.expectations import NAME
 from checks.validation import MEMORY, ShownExpectation, ValidationResult, load_results
 from monitor.web.answers import NOT_FOUND
@@ -72,20 +73,17 @@ def _newest(parts: ApiParts, table: str) -> dict[str, str] | None:
 
 def _card(one: ValidationResult) -> ResultCard:
     whole = one.after is None
-    rows = "1 row" if one.rows == 1 else f"{one.rows} rows"
+    changed = f"{describe_count(one.rows)} changed after batch {one.after}"
+    title = describe_all(one.rows) if whole else changed
     return ResultCard(
         scope="whole" if whole else "changes",
-        title=_name_all(one.rows) if whole else f"{rows} changed after batch {one.after}",
+        title=f"{title[0].upper()}{title[1:]}",
         at=format_instant(one.at),
         batch=one.batch,
         summary=_summarize(one),
         left_out=one.left_out,
         lines=tuple(_lines(one.shown)),
     )
-
-
-def _name_all(rows: int) -> str:
-    return "The only row" if rows == 1 else f"All {rows} rows"
 
 
 def _summarize(one: ValidationResult) -> str:
