@@ -22,6 +22,7 @@ pytestmark = pytest.mark.stack
 
 SOON = timedelta(minutes=4)
 LAST = timedelta(minutes=20)
+SLOTS = "SELECT slot_name::text FROM pg_replication_slots"
 DATABASE, PASSWORD = "sluice_drill_tested", "of the drill"
 USER = (
     f"CREATE USER 'drill'@'%' IDENTIFIED BY '{PASSWORD}'",
@@ -41,6 +42,12 @@ def user(servers: Servers) -> Iterator[tuple[str, ...]]:
     servers.mysql.execute(*USER)
     yield ("--mysql", f"{servers.mysql.host}:{servers.mysql.port}", *login(servers))
     servers.mysql.execute("DROP USER 'drill'@'%'")
+
+
+def postgres_options(servers: Servers, postgres: Postgres) -> tuple[str, ...]:
+    """Options of a user that is created on *postgres*."""
+    postgres.execute(f"CREATE USER drill CREATEDB REPLICATION PASSWORD '{PASSWORD}'")
+    return ("--postgres", f"{postgres.host}:{postgres.port}", *login(servers))
 
 
 def login(servers: Servers) -> tuple[str, ...]:
@@ -100,8 +107,7 @@ def test_a_drill_on_the_users_postgres_reports_it_and_leaves_nothing(
     servers: Servers, start_postgres: Callable[..., Postgres], tmp_path: Path
 ) -> None:
     postgres, before = start_postgres("15"), read_servers(servers)
-    postgres.execute(f"CREATE USER drill CREATEDB REPLICATION PASSWORD '{PASSWORD}'")
-    options = ("--postgres", f"{postgres.host}:{postgres.port}", *login(servers))
+    options = postgres_options(servers, postgres)
 
     with start_drill(tmp_path, *options) as (running, log):
         running.wait(LAST.total_seconds())
@@ -117,8 +123,7 @@ def test_a_drill_on_the_users_postgres_reports_it_and_leaves_nothing(
 def left_on(postgres: Postgres) -> list[object]:
     """Slots, and the drill's database."""
     database = f"SELECT datname::text FROM pg_database WHERE datname = '{DATABASE}'"
-    slots = "SELECT slot_name::text FROM pg_replication_slots"
-    return [*postgres.execute(slots), *postgres.execute(database)]
+    return [*postgres.execute(SLOTS), *postgres.execute(database)]
 
 
 def test_a_drill_that_is_interrupted_leaves_nothing_on_mysql(
@@ -149,11 +154,9 @@ def test_a_drill_that_is_interrupted_leaves_nothing_on_postgres(
     servers: Servers, start_postgres: Callable[..., Postgres], tmp_path: Path
 ) -> None:
     postgres, before = start_postgres("18"), read_servers(servers)
-    postgres.execute(f"CREATE USER drill CREATEDB REPLICATION PASSWORD '{PASSWORD}'")
-    options = ("--postgres", f"{postgres.host}:{postgres.port}", *login(servers))
+    options = postgres_options(servers, postgres)
 
-    slots = "SELECT slot_name::text FROM pg_replication_slots"
-    interrupt(tmp_path, options, lambda: postgres.execute(slots) == [(DATABASE,)])
+    interrupt(tmp_path, options, lambda: postgres.execute(SLOTS) == [(DATABASE,)])
 
     assert left_on(postgres) == []
     assert read_servers(servers) == before
