@@ -34,7 +34,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from pipeline.copies.copy import CopiedVersion
-from pipeline.minute_counts import NO_MINUTE, MinuteCounts, add_counts
+from pipeline.minute_counts import NO_MINUTE, MinuteCounts, add_counts, add_named
 from pipeline.model import Hop, Op
 from pipeline.reports import TopicCounts
 
@@ -128,7 +128,7 @@ class LedgerEntry:
         Without those that were made good.
         """
         ops = sorted({*self.went_in, *self.came_out, *self.made_good})
-        came = _added(self.came_out, self.made_good)
+        came = add_named(self.came_out, self.made_good)
         lost = {op: self.went_in.get(op, 0) - came.get(op, 0) for op in ops}
         return {op: rows for op, rows in lost.items() if rows}
 
@@ -166,20 +166,20 @@ class LedgerEntry:
         apart |= {op: -rows for op, rows in extra.items()}
         return LedgerEntry(
             self.minute,
-            _added(self.went_in, other.went_in),
-            _added(_added(self.came_out, other.came_out), apart),
-            _added(self.explained, other.explained),
-            _added(self.in_flight, other.in_flight),
+            add_named(self.went_in, other.went_in),
+            add_named(add_named(self.came_out, other.came_out), apart),
+            add_named(self.explained, other.explained),
+            add_named(self.in_flight, other.in_flight),
             self.unknown or other.unknown,
             max(self.batch, other.batch),
-            _added(self.made_good, other.made_good),
+            add_named(self.made_good, other.made_good),
             self.proof or other.proof,
             max((at for at in (self.found, other.found) if at is not None), default=None),
         )
 
     def with_proof(self, proof: str) -> "LedgerEntry":
         """All that is missing is made good, by *proof*."""
-        return replace(self, made_good=_added(self.made_good, self.missing), proof=proof)
+        return replace(self, made_good=add_named(self.made_good, self.missing), proof=proof)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class Residual:
         """One line: rows, ops and minutes; after the first minutes only their number."""
         ops: Counts = {}
         for own in self.missing.values():
-            ops = _added(ops, own)
+            ops = add_named(ops, own)
         shown = ", ".join(map(_spell_minute, [*self.missing][:MOST_MINUTES_SHOWN]))
         rest = len(self.missing) - MOST_MINUTES_SHOWN
         more = f" and {rest} more" if rest > 0 else ""
@@ -231,6 +231,14 @@ class TableLosses:
     residuals: tuple[Residual, ...] = ()
     more: int = 0
     unreadable: int = 0
+
+    def __add__(self, other: "TableLosses") -> "TableLosses":
+        """Both together."""
+        return TableLosses(
+            (*self.residuals, *other.residuals),
+            self.more + other.more,
+            self.unreadable + other.unreadable,
+        )
 
 
 NO_LOSSES = TableLosses()
@@ -428,9 +436,5 @@ def _dated(counts: MinuteCounts, at: datetime) -> dict[int, Counts]:
     found: dict[int, Counts] = {}
     for key, own in counts.items():
         minute = minute_of(at) if key == NO_MINUTE else int(key)
-        found[minute] = _added(found.get(minute, NO_COUNTS), own)
+        found[minute] = add_named(found.get(minute, NO_COUNTS), own)
     return found
-
-
-def _added(one: Counts, other: Counts) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

@@ -10,7 +10,7 @@ rows of a backfill, and the end of a base. Counts are text-keyed, because they a
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from pipeline.model import Op
 
 MinuteCounts = Mapping[str, Mapping[str, int]]
 """Minute (`NO_MINUTE` where a change has no time) -> op or term -> rows."""
+
+Name = TypeVar("Name")
 
 NO_MINUTE = ""
 MOST_MINUTES = 500  # of one table in one batch or merge; more are not kept, and are unknown
@@ -112,9 +114,16 @@ def add_counts(counts: Iterable[MinuteCounts]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for one in counts:
         for minute, named in one.items():
-            total = found.setdefault(minute, {})
-            for name, rows in named.items():
-                total[name] = total.get(name, 0) + rows
+            found[minute] = add_named(found.get(minute, {}), named)
+    return found
+
+
+def add_named(*counts: Mapping[Name, int]) -> dict[Name, int]:
+    """Add them up by name."""
+    found: dict[Name, int] = {}
+    for one in counts:
+        for name, number in one.items():
+            found[name] = found.get(name, 0) + number
     return found
 
 

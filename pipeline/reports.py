@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pipeline.checkpoint import Gap
 from pipeline.errors import HeldError, SluiceError, text_or_cause
 from pipeline.image import Image
-from pipeline.minute_counts import MinuteCounts
+from pipeline.minute_counts import MinuteCounts, add_named
 from pipeline.model import Account
 from pipeline.resubmissions import ResubmissionState
 
@@ -69,16 +69,10 @@ class TopicCounts:
 
     def __add__(self, other: "TopicCounts") -> "TopicCounts":
         """Both together."""
-        pairs = (
-            (self.went_in, other.went_in),
-            (self.came_out, other.came_out),
-            (self.explained, other.explained),
-        )
         return TopicCounts(
-            *(
-                {name: one.get(name, 0) + two.get(name, 0) for name in {**one, **two}}
-                for one, two in pairs
-            )
+            add_named(self.went_in, other.went_in),
+            add_named(self.came_out, other.came_out),
+            add_named(self.explained, other.explained),
         )
 
 

@@ -25,7 +25,7 @@ from collections.abc import (
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import (
@@ -78,6 +78,7 @@ KEPT = timedelta(hours=6)  # of minutes without a residual
 MOST_WAITING = 100_000  # batches that wait for a merge; older ones are given up and unknown
 _AT_ONCE = 500  # tables that one statement names
 _TOGETHER = 20  # merges that are compared in one transaction
+_REMOVED = copy_hop("")  # of all copies that the config does not name any more
 _COMPARED = 500  # batches after which a transaction compares no other merge
 MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
 MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
@@ -212,10 +213,7 @@ class Ledger:
             key = (table, one.minute)
             there[key] = there[key].with_more(one) if key in there else one
         written = {(table, one.minute) for table, one in new}
-        if written:
-            replacing = insert(ledger_minutes).prefix_with("OR REPLACE")
-            rows = [_row(table, hop, there[table, minute], at) for table, minute in written]
-            connection.execute(replacing, rows)
+        _replace(connection, [_row(key[0], hop, there[key], at) for key in sorted(written)])
         odd = {table for table, one in new if one.missing or one.unknown}
         return odd | {table for table, _ in new if self._residuals.get((table, hop)) != 0}
 
@@ -337,15 +335,10 @@ class Ledger:
         with self._lock:
             self._read_changed()
             own, hop = self._losses.get((table, copy_hop(copy)), NO_LOSSES), copy_hop(copy)
-            some = self._losses.items()
-            removed = [one for key, one in some if key[0] == table and self._is_removed(key[1])]
-            if not removed or self._copied(hop, table).last >= 0:
+            removed = self._losses.get((table, _REMOVED))
+            if removed is None or self._copied(hop, table).last >= 0:
                 return own
-            return TableLosses(
-                tuple(chain.from_iterable(one.residuals for one in (own, *removed))),
-                sum(one.more for one in (own, *removed)),
-                sum(one.unreadable for one in (own, *removed)),
-            )
+            return own + removed
 
     def _is_removed(self, hop: str) -> bool:
         """Whether it is the hop of a copy that the config does not name any more."""
@@ -392,7 +385,10 @@ class Ledger:
     def _find_losses(
         self, tables: Collection[str]
     ) -> Iterator[tuple[tuple[str, str], TableLosses]]:
-        """Of the hops that no check speaks for, by table and the hop of a copy, else nothing."""
+        """Of the hops that no check speaks for, by table and the hop of a copy, else nothing.
+
+        Those of copies that the config does not name any more are together.
+        """
         some = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
         lost = [(key, rows) for key, rows in some if rows and key[1] != Hop.COLLECTION.value]
         found = dict[tuple[str, str], TableLosses]()
@@ -409,11 +405,9 @@ class Ledger:
                 own = (*own[:-1], replace(own[-1], whole=False))
             known = unread + sum(one.rows for one in own)
             more = max(rows - known, 0)  # a merge may have come between
-            key = table, hop if is_copy_hop(hop) else ""
-            before = found.get(key, NO_LOSSES)
-            found[key] = TableLosses(
-                (*before.residuals, *own), before.more + more, before.unreadable + unread
-            )
+            whose = _REMOVED if self._is_removed(hop) else hop if is_copy_hop(hop) else ""
+            losses = TableLosses(own, more, unread)
+            found[table, whose] = found.get((table, whose), NO_LOSSES) + losses
         yield from found.items()
 
     def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
@@ -621,8 +615,12 @@ def _store_entries(
     connection: Connection, table: str, hop: str, entries: Sequence[LedgerEntry], at: datetime
 ) -> None:
     """Write *entries* in place of those of their minutes."""
-    replacing = insert(ledger_minutes).prefix_with("OR REPLACE")
-    connection.execute(replacing, [_row(table, hop, one, at) for one in entries])
+    _replace(connection, [_row(table, hop, one, at) for one in entries])
+
+
+def _replace(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert(ledger_minutes).prefix_with("OR REPLACE"), rows)
 
 
 def _row(table: str, hop: str, one: LedgerEntry, at: datetime) -> dict[str, Any]:

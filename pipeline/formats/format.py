@@ -26,6 +26,7 @@ from typing import Protocol
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.errors import FormatError
 from pipeline.model import LOG_PARTS, Op, Ordering, Origin, ShardId
@@ -104,7 +105,7 @@ def require_short_names(shard: ShardId) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One change, or one message without a change; what the message does not say is None.
+    """One change, or one message without a change; None where the message has no such value.
 
     ``shard``       ``str(ShardId)``; ``key_values`` a JSON array of the key values' texts.
     ``before``/``after``  the row (or, for begin, end and ddl, the whole payload): the JSON as it
@@ -224,6 +225,14 @@ def build_batch(changes: Iterable[tuple[int, Decoded]]) -> pa.RecordBatch:
 
 
 _READERS = {field.name: attrgetter(field.name) for field in fields(Decoded)}
+
+
+def split_skipped(decoded: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Split rows of ``DECODED`` from those of messages without a change (``Op.SKIPPED``)."""
+    skipped = pc.equal(decoded["op"], str(Op.SKIPPED))
+    if not skipped.true_count:
+        return decoded, decoded.slice(0, 0)
+    return decoded.filter(pc.invert(skipped)), decoded.filter(skipped)
 
 
 class MessageText(Protocol):

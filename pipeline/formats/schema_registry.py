@@ -15,12 +15,10 @@ from dataclasses import dataclass
 import httpx
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.errors import ConfigError, NoSchemasError
-from pipeline.formats.format import Format, Schemas
+from pipeline.formats.format import Format, Schemas, split_skipped
 from pipeline.http import BoundedClient
-from pipeline.model import Op
 from pipeline.settings import RegistrySettings, without_login
 from pipeline.tls import tls_faults, verify_option
 
@@ -163,9 +161,7 @@ def decode_with_registry(
     Raises:
         NoSchemasError: the registry does not tell them.
     """
-    decoded = decode_all_messages(format_, registry, batch)
-    skipped = pc.equal(decoded["op"], str(Op.SKIPPED))
-    return decoded.filter(pc.invert(skipped)) if skipped.true_count else decoded
+    return split_skipped(decode_all_messages(format_, registry, batch))[0]
 
 
 def decode_all_messages(

@@ -189,10 +189,18 @@ def tally_rows(rows: pa.Table) -> RunStats:
     )
 
 
+def describes_columns(rows: pa.Table | pa.RecordBatch) -> Any:
+    """Which rows are descriptions of columns; they land beside changes, and only if they are new.
+
+    In: op, schema_id of ``DECODED`` or ``CHANGES``.
+    """
+    return pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
+
+
 def _count_landed(rows: pa.Table) -> dict[TopicPartition, dict[tuple[str, str], int]]:
     """Rows by partition, table and op, of those that came through a topic."""
-    described = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
-    own = _filter_rows(rows, pc.and_(pc.is_valid(rows["topic"]), pc.invert(described)))
+    some = rows.select(["topic", "partition", "table", "op"])
+    own = _filter_rows(some, pc.and_not(pc.is_valid(rows["topic"]), describes_columns(rows)))
     found: dict[TopicPartition, dict[tuple[str, str], int]] = {}
     tables = pc.fill_null(own["table"], "")
     groups = count_groups(own["topic"], own["partition"], tables, own["op"])
@@ -415,7 +423,7 @@ class SchemaDeduplicator:
 
     def _parted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return *rows* without column descriptions, and note those."""
-        describes = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
+        describes = describes_columns(rows)
         if not describes.true_count:
             return rows
         for at in np.flatnonzero(describes.to_numpy(zero_copy_only=False)).tolist():

@@ -27,7 +27,7 @@ from pipeline.checkpoint import DescribedSchema
 from pipeline.delta.log import Metadata
 from pipeline.delta.store import open_store
 from pipeline.formats import json_text
-from pipeline.formats.format import RAW, Format, heartbeat_number
+from pipeline.formats.format import RAW, Format, heartbeat_number, split_skipped
 from pipeline.formats.schema_registry import SchemaRegistry, decode_all_messages
 from pipeline.landing.batch_stats import RunStats, SchemaDeduplicator, tally_rows
 from pipeline.landing.epochs import EpochBounds
@@ -354,20 +354,12 @@ def _shaped(
             raw = _share(batch, intake, alone=len(task.intakes) == 1)
             decoded = decode_all_messages(intake.format, intake.registry, raw)
             counter.add_decoded(decoded, raw)
-            some, skipped = _split_skipped(decoded)
+            some, skipped = split_skipped(decoded)
             counter.add_left_out(str(Op.SKIPPED), skipped, raw)
             changes, empty = split_empty_transactions(some)
             counter.add_left_out(EMPTY_TRANSACTION, empty, raw)
             if len(changes):
                 yield shape_rows(changes, raw, intake.came, routes=routes, stamp=task.stamp)
-
-
-def _split_skipped(decoded: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Split rows from those of messages without a change."""
-    skipped = pc.equal(decoded["op"], str(Op.SKIPPED))
-    if not skipped.true_count:
-        return decoded, decoded.slice(0, 0)
-    return decoded.filter(pc.invert(skipped)), decoded.filter(skipped)
 
 
 def _share(batch: pa.RecordBatch, intake: TaskSource, *, alone: bool) -> pa.RecordBatch:

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.landing.batch_stats import RunStats
-from pipeline.minute_counts import count_groups
+from pipeline.landing.batch_stats import RunStats, describes_columns
+from pipeline.minute_counts import add_named, count_groups
 from pipeline.model import Op, TopicPartition
 from pipeline.reports import TopicCounts
 from pipeline.transports.transport import RangeRead
@@ -53,10 +53,7 @@ class PartitionCounts:
             self.returned + other.returned,
             self.decoded + other.decoded,
             self.rows + other.rows,
-            {
-                term: self.left_out.get(term, 0) + other.left_out.get(term, 0)
-                for term in {**self.left_out, **other.left_out}
-            },
+            add_named(self.left_out, other.left_out),
         )
 
 
@@ -69,7 +66,8 @@ class DecodeCounter:
     def add_decoded(self, decoded: pa.RecordBatch, raw: pa.RecordBatch) -> None:
         """Count ``DECODED`` rows, and the messages of *raw* that have any."""
         numbers = decoded["message"].to_numpy()
-        rows = numbers[_counts(decoded).to_numpy(zero_copy_only=False)]
+        counts = pc.invert(describes_columns(decoded))
+        rows = numbers[counts.to_numpy(zero_copy_only=False)]
         if np.array_equal(rows, np.arange(len(raw))):  # as nearly all batches are
             for at, count in _count_places(raw):
                 self._add(at, PartitionCounts(decoded=count, rows=count))
@@ -108,12 +106,6 @@ def add_partitions(
     return found
 
 
-def _counts(rows: pa.RecordBatch) -> pa.BooleanArray:
-    """Which rows count: all but column descriptions."""
-    described = pc.and_(pc.equal(rows["op"], str(Op.DDL)), pc.is_valid(rows["schema_id"]))
-    return pc.invert(described)
-
-
 def _count_places(
     raw: pa.RecordBatch, numbers: npt.NDArray[np.int32] | None = None
 ) -> Iterator[tuple[TopicPartition, int]]:
@@ -150,12 +142,8 @@ class _Topic:
 
     def explain(self, table: str) -> dict[str, int]:
         """Term -> rows, as they concern *table*."""
-        terms: dict[str, int] = {}
-        left_out = (one.left_out.items() for one in self.partitions.values())
-        named = [(_term(table, *key), rows) for key, rows in self.rows]
-        for term, rows in (*named, *(each for some in left_out for each in some)):
-            terms[term] = terms.get(term, 0) + rows
-        return terms
+        named = ({_term(table, *key): rows} for key, rows in self.rows)
+        return add_named(*named, *(one.left_out for one in self.partitions.values()))
 
 
 def _term(table: str, own: str, op: str) -> str:
@@ -171,9 +159,8 @@ def _group_topics(
     for at, one in counts.items():
         found.setdefault(at.topic, _Topic()).partitions[at] = one
     for at, rows in (each for tally in tallies for each in tally.landed.items()):
-        own = found.setdefault(at.topic, _Topic()).landed.setdefault(at, {})
-        for key, number in rows.items():
-            own[key] = own.get(key, 0) + number
+        landed = found.setdefault(at.topic, _Topic()).landed
+        landed[at] = add_named(landed.get(at, {}), rows)
     return found
 
 
