@@ -407,7 +407,7 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
     yield from _of_ledger(table.name, inputs.copy_losses, LOAD_AGAIN)
 
 
-LOAD_AGAIN = "a new load of the copy closes it (docs/runbooks/late.md#copy)"
+LOAD_AGAIN = "a new load of the copy closes it (docs/runbooks/lost.md#copy)"
 
 
 def explain_copy_losses(table: str, losses: TableLosses, waived: Collection[str]) -> str:

@@ -38,7 +38,7 @@ from alerts.outbox import ChannelHealth
 from alerts.round import AlertSettings, Round, settle_round
 from checks.blocks import Inputs, Pause, rule_pause_length
 from checks.ledger import LEDGER
-from checks.model import MOST_KEYS, Outcome, Reason, Ruling, Verdict
+from checks.model import MOST_KEYS, FailKind, Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
 from monitor.board import STALE, Board, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
 from monitor.config.model import DiskSettings
@@ -366,12 +366,13 @@ def _problems(name: str, standing: ChannelHealth, backlog: Backlog, now: datetim
 
 
 COPY = "copy"  # the check
+_LOST = "residual"  # its code while the ledger misses rows of a copy
 
 
 def of_copies(
     table: str, copies: Iterable[CopyView], budget: timedelta, at: datetime
 ) -> Verdict | None:
-    """What is wrong with the first of them; None without copies.
+    """What is wrong with the first of them, and rows that are lost before all else; None without.
 
     A copy that does not answer is a failed component, and only unknown here.
     """
@@ -379,14 +380,15 @@ def of_copies(
     if not found:
         return None
     order = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.PASS)
-    return Verdict(table, COPY, min(found, key=lambda one: order.index(one.outcome)), at)
+    worst = min(found, key=lambda one: (one.code != _LOST, order.index(one.outcome)))
+    return Verdict(table, COPY, worst, at, kind=FailKind.LOST if worst.code == _LOST else None)
 
 
 def _ruling(one: CopyView, budget: timedelta) -> Ruling:
+    if one.lost:
+        return Ruling(Outcome.FAIL, f"copy {one.name}: {one.lost}", _LOST)
     if one.hold is not None:
         return Ruling(Outcome.FAIL, f"copy {one.name}: {one.hold.detail}", one.hold.reason)
-    if one.lost:
-        return Ruling(Outcome.FAIL, f"copy {one.name}: {one.lost}", "residual")
     if isinstance(one.hop.lag, Missing):
         return Ruling(Outcome.UNKNOWN, f"copy {one.name}: {one.hop.lag.why}", "not_yet")
     reason = f"copy {one.name} is {one.hop.lag.total_seconds():.0f} s behind its mirror"

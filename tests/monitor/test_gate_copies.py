@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from alerts.causes import find_cause
+from alerts.model import AlertKind
 from checks.model import Outcome
 from monitor.commands import explain
 from monitor.commands.status import COMMAND as STATUS
@@ -280,6 +282,20 @@ def test_one_that_stands_still_or_is_late_is_said(rig: Rig, copy: FakeCopy) -> N
         (fail, "copy_columns"),
         None,
     ]
+
+
+def test_rows_that_a_copy_lost_are_lost_whatever_else_is_wrong(rig: Rig, copy: FakeCopy) -> None:
+    rig.watch()
+    (good,) = rig.view(USERS).copies
+    late = replace(good, hop=replace(good.hop, lag=timedelta(hours=1)))
+    lost = replace(good, lost="2 rows went in and did not come out", hold=HELD)
+
+    told = [
+        of_copies(USERS, ones, timedelta(minutes=1), rig.now) for ones in ([late, lost], [late])
+    ]
+
+    found = [(cause.kind, one.ruling.code) for one in told if one and (cause := find_cause(one))]
+    assert found == [(AlertKind.LOST, "residual"), (AlertKind.LATE, "late")]
 
 
 def test_status_and_explain_say_how_copies_stand(rig: Rig, copy: FakeCopy) -> None:
