@@ -38,7 +38,8 @@ COUNTED_OPS = (
 """Of rows that a merge reads."""
 _MINUTE = 60_000_000  # microseconds
 _NO_TIME = np.iinfo(np.int64).min
-_FIRST, _LAST = -1_035_593_280, 4_223_371_679  # of the years 1 and 9999, which a datetime can have
+MINUTES = _FIRST, _LAST = -1_035_593_280, 4_223_371_679
+"""The first and the last of the years 1 to 9999, which a datetime can have."""
 
 
 def count_minutes(rows: pa.Table) -> dict[str, dict[str, dict[str, int]]]:

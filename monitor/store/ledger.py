@@ -70,7 +70,7 @@ from monitor.store.database import Database
 from monitor.store.history import HISTORY, LONG, delete_rows
 from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
 from pipeline.copies.copy import CopiedVersion
-from pipeline.minute_counts import NO_MINUTE, is_minute
+from pipeline.minute_counts import MINUTES, NO_MINUTE, is_minute
 from pipeline.model import Hop
 from pipeline.reports import LandingReport, MergeReport
 
@@ -84,6 +84,7 @@ MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes noth
 MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
 MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
 EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
+_TOPICS = f"{LANDING_HOP}:"  # rows of ``ledger_reach``: by lane, batches whose topics were counted
 UNREADABLE = "unreadable"  # op of missing rows whose counts cannot be read
 UNREAD = Recorded(2**62, 2**62)  # above each batch: so none is known to be recorded
 
@@ -190,24 +191,25 @@ class Ledger:
             _reach(connection, lane, EVERY_TABLE, now.first, now.last)
             if rows:
                 connection.execute(insert(ledger_open), rows)
-            changed = self._add_received(connection, report, follows=batch == known.last + 1)
+            changed = self._add_received(connection, report)
         self._note_changed(changed)
 
-    def _add_received(
-        self, connection: Connection, report: LandingReport, *, follows: bool
-    ) -> set[str]:
+    def _add_received(self, connection: Connection, report: LandingReport) -> set[str]:
         """Add what topics brought in a batch; return the tables whose residual may have changed.
 
-        If the batch *follows* none that was reported, an earlier one of its minute or of the newest
-        may be missing: those are unknown.
+        If the batch before it was not counted, it may be of this minute or of the newest one: those
+        are unknown. It was lost, or an earlier version reported it without its topics.
         """
         hop, landed = LANDING_HOP, report.started
         at, batch = landed + report.took, report.batch or 0
         new = [
             (table, settle_landing(one, batch, landed, at)) for table, one in report.topics.items()
         ]
-        if not follows:
+        counted = self._recorded(_TOPICS, report.lane)
+        if batch != counted.last + 1:
             new += self._unreported(connection, report)
+        now = counted.with_batch(batch)
+        _reach(connection, _TOPICS, report.lane, now.first, now.last)
         there = self._of_tables(hop, new)
         for table, one in new:
             key = (table, one.minute)
@@ -221,12 +223,12 @@ class Ledger:
         self, connection: Connection, report: LandingReport
     ) -> list[tuple[str, LedgerEntry]]:
         """Entries of the minutes in which a batch may have landed that was not reported."""
-        own = ledger_minutes.c.hop == LANDING_HOP
-        newest = select(ledger_minutes.c.table, func.max(ledger_minutes.c.minute)).where(own)
-        known = connection.execute(newest.group_by(ledger_minutes.c.table)).all()
-        here, batch = minute_of(report.started), report.batch or 0
-        last = max((minute for _, minute in known), default=here)
-        tables = {*report.topics, *(table for table, _ in known)}
+        minute, here = ledger_minutes.c.minute, minute_of(report.started)
+        own = and_(ledger_minutes.c.hop == LANDING_HOP, minute.between(*MINUTES))
+        newest = connection.scalar(select(func.max(minute)).where(own))
+        last, batch = here if newest is None else int(newest), report.batch or 0
+        known = select(ledger_minutes.c.table).union(select(ledger_open.c.table))
+        tables = {*report.topics, *connection.scalars(known)}
         return [
             (table, LedgerEntry(minute, unknown=True, batch=batch))
             for table in sorted(tables)
@@ -445,7 +447,7 @@ class Ledger:
         gone += sum(map(self._give_up, lanes))
         if self._lane is not None:
             landed = ~ledger_reach.c.lane.startswith(copy_hop(""), autoescape=True)
-            other = and_(ledger_reach.c.lane != self._lane, landed)
+            other = and_(ledger_reach.c.lane.not_in((self._lane, _TOPICS)), landed)
             delete_rows(self.database, ledger_reach, other)
             gone += delete_rows(self.database, ledger_open, ledger_open.c.lane != self._lane)
         if self.copies is not None:

@@ -103,7 +103,7 @@ def test_a_landing_that_was_never_reported_is_unknown_and_no_residual(store: Ser
     store.ledger.add_merges("main", [merge(0, 2, {"7": {"c": 5}, "8": {"c": 1}})], NOW)
 
     assert states(store) == {7: LedgerState.UNKNOWN, 8: LedgerState.UNKNOWN}
-    assert store.ledger.residuals() == {MERGE: None}
+    assert store.ledger.residuals() == {MERGE: None, (T, LANDING_HOP): None}
 
 
 def test_batches_that_the_change_log_lost_are_forgotten(store: ServiceStore) -> None:
@@ -778,7 +778,7 @@ def test_a_batch_that_lands_again_right_after_many_were_compared_counts(
 
     store.ledger.add_merges("main", [merge(589, 590, merged)], NOW)
 
-    assert store.ledger.residuals() == {MERGE: missing}
+    assert store.ledger.residuals()[MERGE] == missing
 
 
 # from topics into the change log
@@ -851,6 +851,51 @@ def test_minutes_of_a_batch_that_was_not_reported_are_unknown(store: ServiceStor
 
     receive(store, 3, at=later + timedelta(minutes=1))
     assert received(store)[-1].state is LedgerState.BALANCED
+
+
+def count_no_topics(store: ServiceStore, *tables: str) -> None:
+    """Batch 0, as a version reported it that counted no topics."""
+    minutes = {table: {"7": {"c": 1}} for table in tables}
+    store.ledger.add_landing(LandingReport("main", 0, 2, NOW, NO_TIME, minutes=minutes))
+    with store.write() as connection:
+        connection.execute(text("DELETE FROM ledger_reach WHERE lane != 'main'"))
+
+
+def test_the_minute_in_which_an_upgrade_begins_to_count_topics_is_unknown(
+    store: ServiceStore,
+) -> None:
+    later = NOW + timedelta(minutes=1)
+    count_no_topics(store, T, "u")
+    receive(store, 1)
+    receive(store, 2, tables=("u", "new"))
+    receive(store, 3, tables=(T, "u"), at=later)
+
+    for table in (T, "u"):
+        (first, second) = received(store, table)
+        assert (first.state, first.residual) == (LedgerState.UNKNOWN, None)
+        assert second.state is LedgerState.BALANCED
+    assert [one.state for one in received(store, "new")] == [LedgerState.BALANCED]
+
+
+def test_what_was_counted_is_known_after_hours_without_a_message(store: ServiceStore) -> None:
+    receive(store, 0)
+    later = NOW + 2 * KEPT
+    store.ledger.prune(later)
+    receive(store, 1, at=later)
+
+    assert [one.state for one in received(store)] == [LedgerState.BALANCED]
+
+
+@pytest.mark.parametrize("minute", ["'x'", "999999999999"])
+def test_a_minute_that_is_unreadable_stops_no_later_report(
+    store: ServiceStore, minute: str
+) -> None:
+    receive(store, 0, tables=("u",))
+    damage(store, f"ledger_minutes SET minute = {minute}")
+
+    receive(store, 2)
+
+    assert [one.state for one in received(store)] == [LedgerState.UNKNOWN]
 
 
 def test_a_residual_of_a_minute_that_is_unknown_stays(store: ServiceStore) -> None:
