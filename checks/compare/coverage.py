@@ -84,6 +84,13 @@ class Coverage:
         oldest = None if None in times else min(at for at in times if at is not None)
         return None if oldest and self.valid_from and oldest < self.valid_from else oldest
 
+    @property
+    def unread(self) -> "Coverage":
+        """What the first lap has not compared, or the first one after a restart."""
+        begun = self.valid_from
+        spans = (one for one in self.spans if one.at is None or (begun and one.at < begun))
+        return replace(self, spans=tuple(spans))
+
     def restarted(self, at: datetime) -> "Coverage":
         """The coverage of rows that may all be others *at* that time: the turn of ids goes on.
 
@@ -205,6 +212,18 @@ class NextBlocks:
     def again(self) -> int:
         """How many open ranges are looked at, too."""
         return int(AGAIN // NARROWER**self.failed)
+
+    def choose_older(self, blocks: Blocks, most: int, skipped: Sequence[Range]) -> list[Range]:
+        """At *most* so many of *blocks*, oldest first, without slow ids and those *skipped*."""
+        found = self.coverage.next_blocks(blocks, most + len(self.slow), skipped)
+        return split_at(found, self.slow)[0][:most]
+
+    def is_first_lap(self, blocks: Blocks, skipped: Sequence[Range]) -> bool:
+        """Whether one of *blocks* is left to be read for the first time.
+
+        Open ranges are *skipped*: they are read in each cycle, and keep no lap from ending.
+        """
+        return bool(replace(self, coverage=self.coverage.unread).choose_older(blocks, 1, skipped))
 
 
 def share_ranges(ranges: int, shards: int, number: int) -> int:

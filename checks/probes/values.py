@@ -648,15 +648,15 @@ class Values:
             per_row = max(places / max(rows, 1), 1.0)
             plan = LapPlan(len(blocks.numbers), pace, usual, self.within)
             newest, _ = split_at(blocks.newest(self.newest), due.slow)
-            wanted = self._wanted_places(due, world, blocks.size, places, per_row)
-            width, most = divide_ids(wanted, blocks.size)
             more, _ = split_at(() if due.failed else handed[:AGAIN], due.slow)
             known = join_disjoint(again.ranges, more)
             skipped = [*again.opened, *known, *newest]
+            whole = replace(blocks, low=low_end, high=high_end - 1)
+            first = due.is_first_lap(whole, skipped)
+            wanted = self._wanted_places(due, world, blocks.size, places, per_row, first=first)
+            width, most = divide_ids(wanted, blocks.size)
             most = 0 if len(again.opened) >= MOST_OPEN else most  # more would wait as long as they
-            narrow = replace(blocks, low=low_end, high=high_end - 1, size=width)
-            older = due.coverage.next_blocks(narrow, most + len(due.slow), skipped)
-            older = split_at(older, due.slow)[0][:most]
+            older = due.choose_older(replace(whole, size=width), most, skipped)
             asked = join_disjoint(known, [*newest, *older])
             ranges = [one for one in asked if one not in again.ranges]
             try:
@@ -678,7 +678,7 @@ class Values:
             paid = {*older}
             counts = [n for one, n in zip(ranges, look.counts, strict=True) if one in paid]
             spanned = sum(map(learned.scale.width, older))
-            ahead = self.block_rows if due.coverage.oldest else 0  # the first lap is no advance
+            ahead = 0 if first else self.block_rows  # the first lap is no advance
             debt = due.debt.paid(spanned, places, sum(counts), ahead).bounded(rows)
             uneven = max(counts, default=0) > UNEVEN * self.block_rows
             learned = replace(learned, uneven=learned.uneven or uneven)
@@ -708,14 +708,14 @@ class Values:
         return LearnedScale(now, span, scale)
 
     def _wanted_places(
-        self, due: NextBlocks, world: World, size: int, places: int, per_row: float
+        self, due: NextBlocks, world: World, size: int, places: int, per_row: float, *, first: bool
     ) -> float:
         """How many of the *places* of a shard are compared with its older blocks.
 
-        The first lap is as fast as `ranges` allows.  Without rows to spare in the budget of the
+        The *first* lap is as fast as `ranges` allows.  Without rows to spare in the budget of the
         source there are as many as an even lap needs: those are read at the pace of the budget.
         """
-        first, cap = due.coverage.oldest is None, float(due.share * size)
+        cap = float(due.share * size)
         asked = max(due.debt.ids(places, per_row), float(self.rotating * size))
         wanted = cap if first else min(asked, cap)
         rows = world.allowance(due.shard.source).rows

@@ -81,6 +81,34 @@ def test_after_the_first_lap_a_cycle_compares_as_much_as_the_promise_needs(
     assert timedelta(minutes=8) <= max(ages) <= timedelta(minutes=10)
 
 
+@pytest.mark.parametrize("unsettled", ["never read in time", "keeps moving"])
+def test_a_row_that_is_not_settled_does_not_keep_the_pace_of_the_first_lap(
+    world: FakeWorld, unsettled: str
+) -> None:
+    """Its range is open, and never verified; a lap over the others takes nine of ten minutes."""
+    settings = {"ranges": 20, "within": timedelta(minutes=10), "newest": 0}
+    moves, rounds = unsettled == "keeps moving", 50
+    world.huge = set() if moves else {(ONE, 100)}
+    older, found = dict[str, int](), list[Verdict]()
+    for number in range(2 * rounds):
+        if moves:
+            world.commit((Op.UPDATE, ONE, 100))
+            world.contents[ONE, 100] += 1
+        found += cycles(world, 1, **settings)
+        memory = world.memory[NAME]
+        if number >= rounds:
+            older[memory["began"]] = sum(
+                high - low
+                for low, high in memory["ranges"][str(ONE)]
+                if low >= 0 and high <= 256 and not low <= 100 < high
+            )
+
+    assert {one.oldest for one in compared(found)} == {None}
+    assert Outcome.PASS not in {one.ruling.outcome for one in found}
+    lap = 256 * rounds * CYCLE / timedelta(minutes=9)
+    assert 0.8 * lap <= sum(older.values()) <= 1.2 * lap
+
+
 def test_older_rows_are_compared_for_changed_ones(world: FakeWorld) -> None:
     """Eight rows of a shard change in each cycle: at a half, four others are compared with them."""
     cycles(world, 6, share=0.5)
