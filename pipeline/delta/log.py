@@ -451,6 +451,20 @@ def _read_on(store: Store, known: Snapshot) -> Snapshot | None:
         return None
 
 
+def read_digest(store: Store, version: int) -> str:
+    """The digest of one version's entry; empty if the log does not have that entry (any more)."""
+    try:
+        return entry_digest(store.read(entry_name(version)))
+    except FileNotFoundError:
+        return ""
+
+
+def is_newest(store: Store, version: int, digest: str) -> bool:
+    """Whether the entry of *version* is still the one with *digest*, and none comes after it."""
+    same = bool(digest) and read_digest(store, version) == digest
+    return same and not _newer(store, version)
+
+
 def _newer(store: Store, version: int) -> list[int]:
     """Versions above *version* whose entry is there; what lies beyond a wide hole is not.
 

@@ -19,7 +19,8 @@ from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import build_app_id
 from pipeline.changelog.transactions import FindIncarnation, LogMemory, unknown_incarnation
 from pipeline.checkpoint import Checkpoint
-from pipeline.delta.reader import open_table, translate_errors
+from pipeline.delta.log import is_newest, read_digest
+from pipeline.delta.reader import SnapshotReader, open_table, translate_errors
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError, ProofError
 from pipeline.image import Image
@@ -45,6 +46,7 @@ class Lake:
     )
 
     _footers: FooterBounds = field(default_factory=FooterBounds, repr=False)
+    _opened: tuple[SnapshotReader, str] | None = field(default=None, repr=False)  # and its digest
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
@@ -120,15 +122,29 @@ class Lake:
         Raises:
             ProofError: if there is no change log yet.
         """
-        found = open_table(self.settings.changes)
-        if found is None:
-            msg = f"there is no change log at {self.settings.changes} yet"
-            raise ProofError(msg)
+        found = self._open_changes()
         if memory is None:
             return LogReader(found, self.settings.lane)
         newest = found.transaction(build_app_id(self.settings.lane))
         memory.of(found.id, -1 if newest is None else newest, incarnation)
         return LogReader(found, self.settings.lane, memory)
+
+    def _open_changes(self) -> SnapshotReader:
+        """The newest version; it is opened once for all who ask while it is the newest.
+
+        Opening lists the log and reads its newest checkpoint: 85 ms after a day with a commit a
+        second, against 0.1 ms to see that nothing has been committed since.
+        """
+        store, opened = self._log.store, self._opened
+        with translate_errors(self.settings.changes):
+            if opened is not None and is_newest(store, opened[0].version, opened[1]):
+                return opened[0]
+        found = open_table(self.settings.changes)
+        if found is None:
+            raise ProofError(f"there is no change log at {self.settings.changes} yet")
+        with translate_errors(self.settings.changes):
+            self._opened = found, read_digest(store, found.version)
+        return found
 
     def key_changes(self, sought: SoughtKeys) -> KeySearch:
         """Search the newest version of the change log for keys, as of now.

@@ -1,5 +1,6 @@
 """What stands in a lake is found cheaply, and what is not there is never made up."""
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 
 from pipeline.checkpoint import Checkpoint
 from pipeline.delta.log import Snapshot
-from pipeline.delta.reader import open_table
+from pipeline.delta.reader import SnapshotReader, open_table
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
@@ -199,6 +200,47 @@ def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:
 
     assert (lake.mirror(TABLE).version, lake.mirror(TABLE).batch) == (0, 2)
     assert lake.changes().change_counts(TABLE, -1, 0) == 1
+
+
+def test_the_change_log_is_opened_once_while_its_version_is_the_newest(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def open_counted(path: str) -> SnapshotReader | None:
+        opened.append(path)
+        return open_table(path)
+
+    monkeypatch.setattr(tables_lake, "open_table", open_counted)
+    changes = Path(lake.settings.changes)
+    for batch in range(2):
+        write_changes(changes, batch, [change(Op.CREATE, batch)])
+
+    first, second = lake.changes(), lake.changes()
+    assert len(opened) == 1
+    write_changes(changes, 2, [change(Op.CREATE, 2)])
+    third = lake.changes()
+    assert len(opened) == 2
+    assert [one.batch for one in (first, second, third)] == [1, 1, 2]
+    assert [one.change_counts(TABLE, -1, 2) for one in (first, second, third)] == [2, 2, 3]
+
+
+def test_a_change_log_that_was_put_back_is_opened_again(lake: Lake, tmp_path: Path) -> None:
+    changes, kept = Path(lake.settings.changes), tmp_path / "kept"
+    write_changes(changes, 0, [change(Op.CREATE, 0)])
+    shutil.copytree(changes, kept)
+    write_changes(changes, 1, [change(Op.CREATE, 1)])
+    assert lake.changes().batch == 1
+
+    shutil.rmtree(changes)
+    shutil.copytree(kept, changes)
+    assert lake.changes().batch == 0
+    write_changes(changes, 5, [change(Op.CREATE, 2), change(Op.CREATE, 3)])  # another version 1
+    assert (lake.changes().batch, lake.changes().change_counts(TABLE, -1, 9)) == (5, 3)
+
+    shutil.rmtree(changes)
+    with pytest.raises(ProofError, match="no change log"):
+        lake.changes()
 
 
 def test_history_tells_foreign_commits_from_our_own(lake: Lake) -> None:
