@@ -204,6 +204,34 @@ class Topics:
 
 
 @dataclass(eq=False)
+class GrownTopics(Topics):
+    """A broker whose *topic* gains a second partition with the first of its ``newer`` records."""
+
+    topic: str = "a.db.t"
+    newer: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    @property
+    def second(self) -> TopicPartition:
+        return TopicPartition(self.topic, 1)
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        end = PartitionEnd(len(self.newer), self.topic, 0)
+        return {**super().ends(topics), **({self.second: end} if self.newer else {})}
+
+    def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        begin = PartitionEnd(0, self.topic, 0)
+        return {**super().beginnings(topics), **({self.second: begin} if self.newer else {})}
+
+    def batch(self, one: OffsetRange) -> pa.RecordBatch:
+        if one.partition == 0:
+            return super().batch(one)
+        rows = [(*self.newer[at], one.topic, 1, at) for at in range(one.first, one.until)]
+        return pa.RecordBatch.from_pylist(
+            [dict(zip(RAW.names, row, strict=True)) for row in rows], RAW
+        )
+
+
+@dataclass(eq=False)
 class Recalled:
     """Ranges of these topics, each a batch."""
 

@@ -401,6 +401,42 @@ def test_a_comparison_of_all_rows_since_makes_it_good(healthy: Rig) -> None:
     assert state(healthy) is LedgerState.MADE_GOOD
 
 
+@pytest.mark.parametrize(
+    ("column", "older"),
+    [
+        pytest.param("oldest", -timedelta(minutes=1), id="a row was compared before"),
+        pytest.param("looked", -1, id="it does not know the batch"),
+        pytest.param("partial", 1, id="it leaves out a column"),
+    ],
+)
+def test_only_a_newer_comparison_of_all_makes_a_lost_message_good(
+    healthy: Rig, column: str, older: Any
+) -> None:
+    lose_message(healthy)
+    healthy.watch()
+    (loss,) = healthy.store.ledger.losses()[ORDERS].residuals
+    healthy.second(10)
+    newer = verified(healthy, healthy.now)
+    assert newer.verified is not None
+    at_the_loss = {"oldest": loss.at, "looked": loss.batch, "partial": 0}[column]
+    old = replace(newer.verified, **{column: at_the_loss + older})
+
+    healthy.recorder.tell([replace(newer, verified=old)])
+    healthy.watch()
+    healthy.watch()
+    assert open_losses(healthy) == [ORDERS]
+
+    healthy.recorder.tell([newer])
+    healthy.watch()
+    healthy.watch()
+    assert (open_losses(healthy), healthy.store.ledger.losses()) == ([], {})
+
+    lose_message(healthy)
+    healthy.watch()
+    assert open_losses(healthy) == [ORDERS]
+    assert healthy.store.ledger.losses()[ORDERS].residuals[0].rows == 1
+
+
 def test_a_row_that_is_lost_after_the_proof_is_a_residual_again(healthy: Rig) -> None:
     lose(healthy)
     healthy.round()

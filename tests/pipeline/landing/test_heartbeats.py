@@ -1,12 +1,11 @@
 """Heartbeats prove what has landed, where versions are no sequence over the whole source."""
 
 from collections import UserDict
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.file_rows import FileRows
-from pipeline.formats.format import RAW, Format
+from pipeline.formats.format import Format
 from pipeline.heartbeats import HeartbeatBacklog, HeartbeatHistory, HeartbeatRow, LandedHeartbeat
 from pipeline.landing.batch_stats import BatchStats
 from pipeline.landing.heartbeats import (
@@ -36,9 +35,8 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.transports.transport import OffsetRange
 from tests.builders import batch_context, orders_at
-from tests.builders.harness import LandingHarness, Server, Topics, load_gaps
+from tests.builders.harness import GrownTopics, LandingHarness, Server, Topics, load_gaps
 from tests.example_count import examples
 from tests.pipeline.backfill.test_bases_without_places import CanalHarness, heartbeat
 from tests.pipeline.test_heartbeats import landed_heartbeat as landed_beat
@@ -394,36 +392,14 @@ def test_f101_a_base_from_the_next_heartbeat_on_has_all_that_was_not_sent() -> N
 BEATS = "a.sluice.heartbeat"
 
 
-@dataclass(eq=False)
-class Grown(Topics):
-    """The heartbeats' topic has a second partition, through which ``newer`` ones go."""
-
-    newer: list[tuple[bytes, bytes]] = field(default_factory=list)
-
-    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        return {**super().ends(topics), SECOND: PartitionEnd(len(self.newer), BEATS, 0)}
-
-    def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        return {**super().beginnings(topics), SECOND: PartitionEnd(0, BEATS, 0)}
-
-    def batch(self, one: OffsetRange) -> pa.RecordBatch:
-        if one.partition == 0:
-            return super().batch(one)
-        rows = [(*self.newer[at], one.topic, 1, at) for at in range(one.first, one.until)]
-        return pa.RecordBatch.from_pylist(
-            [dict(zip(RAW.names, row, strict=True)) for row in rows], RAW
-        )
-
-
-SECOND = TopicPartition(BEATS, 1)
-
-
 @pytest.mark.parametrize("lost", [False, True], ids=["all came", "one never came"])
 def test_heartbeats_of_an_added_partition_wait_for_those_of_the_first_one(
     tmp_path: Path, *, lost: bool
 ) -> None:
     """A batch that is capped would land later numbers first."""
-    harness = LandingHarness(tmp_path, topics=(topics := Grown()), names="a", most=6)
+    harness = LandingHarness(
+        tmp_path, topics=(topics := GrownTopics(topic=BEATS)), names="a", most=6
+    )
     harness.topics.snapshot("a", 10, 2)
     topics.write_heartbeat("a", 1, pos=100)
     harness.land()

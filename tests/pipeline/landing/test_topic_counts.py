@@ -3,14 +3,17 @@
 Each record counts once, whatever became of it; what a broken step of landing loses is a residual.
 """
 
+import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from pipeline.clocks import LONGEST_WAIT
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import RAW, Decoded, build_batch
 from pipeline.landing import task
@@ -20,7 +23,17 @@ from pipeline.landing.topic_counts import DecodeCounter, PartitionCounts, compar
 from pipeline.model import Op, TopicPartition
 from pipeline.reports import LandingReport, TopicCounts
 from pipeline.transports.transport import OffsetRange, RangeRead
-from tests.builders.harness import GIB4, LandingHarness, Recalled, Topics, record
+from tests.builders.harness import (
+    GIB4,
+    GrownTopics,
+    LandingHarness,
+    Recalled,
+    Topics,
+    place,
+    record,
+)
+from tests.pipeline.landing import test_no_schemas
+from tests.pipeline.registry_server import Answers
 
 T = "db.t"
 
@@ -172,6 +185,72 @@ def test_each_message_has_its_term(harness: LandingHarness) -> None:
 
     assert found[T].explained == {"c": 1, "quarantined": 1, "tombstone": 1}
     assert found["db.u"].explained == {"c": 1}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b"garbage", id="no JSON"),
+        pytest.param(b'{"op": "c", "after": {"id": ' + b"9" * 2_000 + b"}}", id="too large"),
+        pytest.param(
+            json.dumps({"op": "c", "after": {}, "source": place("t" * 65, 200)}).encode(),
+            id="a name too long",
+        ),
+        pytest.param(b"[" * 100_000, id="too deep"),
+    ],
+)
+def test_a_message_that_cannot_be_decoded_is_counted_as_quarantined(
+    harness: LandingHarness, value: bytes
+) -> None:
+    put(harness, 100)
+    harness.topics.held["a.db.t"].append((b"{}", value))
+
+    found = harness.land().topics[T]
+
+    counts = {"messages": 2, "rows": 2}
+    assert found == TopicCounts(counts, counts, {"c": 1, "quarantined": 1})
+    assert sum(one.count for one in harness.checkpoint.quarantine.values()) == 1
+
+
+def test_a_quarantined_message_that_is_read_again_counts_only_when_it_came(
+    tmp_path: Path, registry: Answers
+) -> None:
+    registry.schemas = test_no_schemas.SCHEMAS
+    harness = test_no_schemas.asking(registry, tmp_path)
+    test_no_schemas.put(harness, GIB4)
+    harness.land()
+    test_no_schemas.put(harness, GIB4 + 1, schema=9)
+    counted = [harness.land().topics]
+    for _ in range(3):
+        harness.now += LONGEST_WAIT
+        counted.append(harness.land().topics)
+    registry.schemas = test_no_schemas.SCHEMAS | {9: json.dumps(test_no_schemas.ENVELOPE)}
+    harness.now += LONGEST_WAIT
+    healed = harness.land()
+
+    assert [one[T].explained for one in counted if one] == [{"quarantined": 1}]
+    assert (healed.batch, healed.topics, harness.checkpoint.quarantine) == (2, {}, {})
+
+
+def test_a_partition_that_is_added_while_a_batch_is_read_counts_from_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = GrownTopics()
+    harness = LandingHarness(tmp_path, topics)
+    put(harness, 100, 200)
+
+    def grow() -> None:
+        put(harness, 300, 400, 500)
+        topics.newer += [topics.held["a.db.t"].pop() for _ in range(2)][::-1]
+
+    harness.meanwhile = grow
+    assert harness.land().topics[T].went_in == {"messages": 2, "rows": 2}
+    assert harness.land().topics[T].went_in == {"messages": 3, "rows": 3}
+
+    put(harness, 600, 700)
+    topics.newer.append(topics.held["a.db.t"].pop())
+    damage(harness, monkeypatch, lambda rows: rows.filter(pc.equal(rows["partition"], 0)))
+    assert missing(harness.land()) == {"rows of a.db.t:1 in batch 2": 1}
 
 
 def test_a_topic_of_which_no_message_can_be_read_counts_for_the_tables_it_may_have(
