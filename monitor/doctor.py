@@ -39,7 +39,9 @@ from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Finding
 from pipeline.model import Ordering, ShardId
 from pipeline.settings import PipelineSettings, Router, SourceSettings
-from pipeline.sources.source import ExaminationScope, FoldedTable, Source
+from pipeline.sources.replica import ReplicaChoice
+from pipeline.sources.row_reader import read_replica
+from pipeline.sources.source import ExaminationScope, FoldedTable, Source, read_limits
 from pipeline.spark import jars
 from pipeline.transports.topics import TopicFacts, require_described
 from pipeline.transports.transport import Transport
@@ -86,6 +88,16 @@ def server_part(source: SourceSettings) -> ExaminedPart:
         f"source:{name}",
         f"does the server run, is it reached from here under host and port of {name}{followed},"
         " and does its user get in with that password",
+    )
+
+
+def replica_part(source: SourceSettings, address: str) -> ExaminedPart:
+    """The replica at *address*, which answers probes and backfills of the source."""
+    name = source.name
+    return ExaminedPart(
+        f"source:{name}",
+        f"does the replica {address} run, is it reached from here as options.read_from of {name}"
+        f" names it, and does the user of {name} get in there with that password",
     )
 
 
@@ -273,6 +285,17 @@ class Examination:
             )
             with suppress(SluiceError):  # what it would find is a note
                 self.findings += self._date_columns(asked, collected)
+            self._replica(source, asked)
+
+    def _replica(self, source: SourceSettings, primary: Source) -> None:
+        """Compare the replica of ``read_from`` with its *primary*, as probes do."""
+        there = read_replica(source)
+        if there is None:
+            return
+        address, patience = f"{there.host}:{there.port}", read_limits(source.options).statement
+        part = replica_part(source, address)
+        with self._asking(part), closing(self.doors.source(there)) as replica:
+            self.findings += ReplicaChoice(primary, replica, address, patience).examine()
 
     def _date_columns(self, asked: Source, collected: CollectedSource) -> list[Finding]:
         """By which column `day_counts` counts the tables of a source for which none is named."""

@@ -25,16 +25,24 @@ position and the rows; a clone of a running machine with its memory.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
 from pipeline.errors import ProofError, SparedError, UnreachableError
+from pipeline.finding import REFUSE, WARN, Finding
 from pipeline.model import Head
 from pipeline.sources.positions import compares_replicas, explain_behind, names_transactions
 from pipeline.sources.source import LAG, Source, TableQueries, await_head
 
 POLL = timedelta(milliseconds=100)
+READ_FROM = "name a replica of the source in options.read_from, or remove it"
+CATCH_UP = (
+    "wait until it has caught up; if it never does, name a replica of the source in"
+    " options.read_from, or remove it"
+)
+UNFILTERED = "let it replicate the table of `heartbeat`, or remove options.read_from"
+COMPARABLE = "enable global transaction ids at both servers, or remove options.read_from"
 
 
 def refuse_own_log(replica: Source, primary: Source) -> None:
@@ -53,6 +61,14 @@ def _find_log_writer(server: Source) -> str | None:
     """What the method ``log_writer`` of *server* returns; None where its kind has none."""
     find: Callable[[], str | None] | None = getattr(server, "log_writer", None)
     return None if find is None else find()
+
+
+def _find_heartbeat(server: Source) -> int:
+    """The newest heartbeat that *server* has; -1 without any, or without their table."""
+    try:
+        return server.newest_heartbeat()
+    except ProofError:
+        return -1
 
 
 @dataclass(eq=False)
@@ -79,16 +95,49 @@ class ReplicaChoice:
         if not compares_replicas(needed.position):
             return self.primary
         named = names_transactions(needed.position)
-        explain = partial(self._explain, needed, -1 if named else self.primary.newest_heartbeat())
-        until = time.monotonic() + self.patience.total_seconds()
+        heartbeat = -1 if named else self.primary.newest_heartbeat()
         which = f"source:{self.primary.name}: the replica {self.where}"
         try:
-            missing = await_head(self.replica.head, explain, until, POLL)
+            missing = self._await(needed, heartbeat)
         except ProofError as error:
             raise UnreachableError(f"{which} is not asked: {error}; correct read_from") from error
         if missing is not None:
             raise SparedError(LAG, f"{which} is behind: {missing}, after {self.patience}")
         return self.replica
+
+    def examine(self) -> list[Finding]:
+        """What keeps probes and backfills from reading the replica, and how to fix it.
+
+        Raises:
+            UnreachableError: a server does not answer.
+            ConfigError: a server refuses the user.
+        """
+        heartbeat = _find_heartbeat(self.primary)
+        needed = self.primary.head()
+        if not compares_replicas(needed.position):
+            why = "does not show how far it is: probes ask the source, and backfills are refused"
+            return [self._finding("replica_progress", why, COMPARABLE)]
+        try:
+            missing = self._await(needed, -1)
+        except ProofError as error:
+            why = f"is not read: {error}"
+            return [self._finding("replica_history", why, READ_FROM)]
+        if missing is not None:
+            why = f"is behind: {missing}, after {self.patience}"
+            return [replace(self._finding("replica_behind", why, CATCH_UP), severity=WARN)]
+        if heartbeat >= 0 and _find_heartbeat(self.replica) < heartbeat:
+            why = f"does not have heartbeat {heartbeat} of the source, which was written before"
+            return [self._finding("replica_heartbeat", why, UNFILTERED)]
+        return []
+
+    def _finding(self, code: str, why: str, fix: str) -> Finding:
+        what = f"the replica {self.where} {why}"
+        return Finding(REFUSE, code, f"source:{self.primary.name}", what, fix)
+
+    def _await(self, needed: Head, heartbeat: int) -> str | None:
+        """What the replica is still missing after ``patience``; None if nothing."""
+        until = time.monotonic() + self.patience.total_seconds()
+        return await_head(self.replica.head, partial(self._explain, needed, heartbeat), until, POLL)
 
     def _explain(self, needed: Head, heartbeat: int, there: Head) -> str | None:
         """What the replica, whose head is *there*, is missing; None if nothing."""

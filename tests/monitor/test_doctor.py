@@ -29,10 +29,11 @@ from pipeline.collectors.connect.table_filter import read_capture
 from pipeline.delta.store import Store
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
-from pipeline.model import CaptureScope, PartitionEnd, Shard, ShardId, TopicPartition
+from pipeline.model import CaptureScope, Head, PartitionEnd, Shard, ShardId, TopicPartition
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.doctor import collect_findings
 from pipeline.sources.mysql.facts import Cascade, ServerFacts, ShardFacts
+from pipeline.sources.mysql.position import POSITIONS, binlog_position
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.sources.source import ExaminationScope, Source, SourceDescription
 from pipeline.transports.topics import TopicFacts
@@ -60,6 +61,7 @@ CONNECTOR = {
     "database.ssl.mode": "verify_identity",
 }
 WORKER = {"offset.flush.interval.ms": "1000"}
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 STRICT = {"sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE"}
 
 
@@ -107,7 +109,8 @@ class Server:
     def describe(self, shards: Collection[str]) -> SourceDescription:
         return SourceDescription(None, dated={name: self.dated[name] for name in shards})
 
-    def head(self) -> None: ...
+    def head(self) -> Head | None:
+        return None
 
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
         users = tuple(
@@ -367,6 +370,63 @@ def test_f102_topics_that_are_not_told_are_named_and_the_others_are_ruled(path: 
     (compacted,) = [one for one in done.findings if one.where == "kafka:shop"]
     assert (compacted.code, compacted.severity) == ("compacted", REFUSE)
     assert compacted.what.startswith("shop.shop.users: ")
+
+
+@dataclass(eq=False)
+class Replicated(Server):
+    """A MySQL, or its replica, that has executed so many transactions."""
+
+    done: int = 5
+    positions = POSITIONS
+
+    def head(self) -> Head:
+        return Head(self.settings.host, binlog_position(1, 1, f"{UUID}:1-{self.done}"))
+
+    def newest_heartbeat(self) -> int:
+        return 7
+
+
+def examined_with_replica(path: Path, there: Callable[[SourceSettings], Server]) -> Examination:
+    """What is found of a source whose replica is *there*."""
+    options = "    options: {read_from: 'b:3307', limits: {statement: 100ms}}\n"
+    path.write_text(CONFIG.replace("tables:", f"{options}tables:"), encoding="utf-8")
+
+    def source(settings: SourceSettings) -> Source:
+        if (settings.host, settings.port) == ("b", 3307):
+            return cast(Source, there(settings))
+        return cast(Source, Replicated(settings, ("shop.users",)))
+
+    doors = replace(site().doors(), source=source)
+    done = Examination(load_config(path), WORKER, timedelta(days=3), doors)
+    done.run()
+    return done
+
+
+@pytest.mark.parametrize(("done", "codes"), [(5, set()), (4, {"replica_behind"})])
+def test_the_replica_that_read_from_names_is_compared_with_its_source(
+    path: Path, done: int, codes: set[str]
+) -> None:
+    examination = examined_with_replica(path, lambda own: Replicated(own, (), done=done))
+
+    found = [one for one in examination.findings if one.code != "unproven"]
+    assert {one.code for one in found} == codes
+    assert all(one.where == "source:shop" and "b:3307 is behind" in one.what for one in found)
+    assert examination.unasked == []
+
+
+def test_a_replica_that_does_not_answer_is_told_with_what_to_look_at(path: Path) -> None:
+    def down(_: SourceSettings) -> Server:
+        raise UnreachableError("source:shop: down: no route to host")
+
+    done = examined_with_replica(path, down)
+
+    assert [(one.where, one.why) for one in done.unasked] == [
+        ("source:shop", "down: no route to host")
+    ]
+    assert "the replica b:3307 run, is it reached from here as options.read_from" in (
+        done.unasked[0].then
+    )
+    assert [one.code for one in done.findings] == ["unproven"], "the source itself is examined"
 
 
 def test_a_login_that_is_denied_is_refused(path: Path) -> None:

@@ -120,6 +120,7 @@ def test_a_check_passes_by_a_standby_and_names_what_the_mirror_has_lost(world: S
 
     assert {one.outcome for one in passed} == {Outcome.PASS}
     assert world.choice.choose() is world.choice.replica
+    assert world.choice.examine() == []
     assert (failed[0].code, failed[0].keys) == ("missing_rows", ("shop/shop_00.orders:60",))
 
 
@@ -134,12 +135,14 @@ def test_a_standby_that_does_not_replay_is_unknown_until_it_goes_on(
     world.choice.patience = timedelta(milliseconds=300)
     world.commit((Op.CREATE, ONE, 60))
     late = rule(world, 3)
+    found = world.choice.examine()
     pair[1].execute("SELECT pg_wal_replay_resume()")
     world.choice.patience = SOON
     after = rule(world)
 
     assert {one.outcome for one in late} == {Outcome.UNKNOWN}
     assert "the replica standby is behind: it has not replayed all" in late[0].reason
+    assert [one.code for one in found] == ["replica_behind"]
     assert {one.outcome for one in after} == {Outcome.PASS}
 
 
@@ -189,3 +192,5 @@ def test_a_promoted_standby_is_not_asked(world: Standby, pair: Pair) -> None:
 
     assert {one.outcome for one in after} == {Outcome.UNKNOWN}
     assert "is not asked: it is no standby: it writes a log of its own" in after[0].reason
+    assert world.choice is not None
+    assert [one.code for one in world.choice.examine()] == ["replica_history"]

@@ -1,6 +1,6 @@
 """A replica answers probes once it has what its primary had, and is never asked before."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -11,7 +11,7 @@ import pytest
 from psycopg.errors import DeadlockDetected, SerializationFailure
 
 from monitor.clients import Servers
-from pipeline.errors import SlowError, SparedError, UnreachableError
+from pipeline.errors import ProofError, SlowError, SparedError, UnreachableError
 from pipeline.model import Head, Shard
 from pipeline.sources.budget import BudgetedQueries, SourceBudget
 from pipeline.sources.mysql.position import binlog_position
@@ -237,6 +237,97 @@ def test_a_server_that_is_no_replica_of_the_source_is_not_waited_for() -> None:
 
     with pytest.raises(UnreachableError, match=r"correct read_from$"):
         ask(asked)
+
+
+def examined(asked: ReplicaChoice, **replica: Any) -> list[tuple[str, str, str]]:
+    """Code, severity and text of what is found about a replica that differs by *replica*."""
+    asked.patience = -timedelta(seconds=1)
+    for name, value in replica.items():
+        setattr(asked.replica, name, value)
+    found = asked.examine()
+    assert {one.where for one in found} <= {"source:primary"}
+    assert all("options.read_from" in one.fix for one in found)
+    assert all(one.what.startswith("the replica b:3306 ") for one in found)
+    return [(one.code, str(one.severity), one.what.split(" ", 3)[-1]) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "severity", "what"),
+    [
+        pytest.param(
+            queries(mysql("A", 0), mysql("B", 5)),
+            *("replica_progress", "refuse", "does not show how far it is"),
+            id="MySQL without GTIDs",
+        ),
+        pytest.param(
+            queries(mysql("A", 5), mysql("B", 4)),
+            *("replica_behind", "warn", "is behind: it has not executed all"),
+            id="MySQL that is behind",
+        ),
+        pytest.param(
+            queries(postgres("1/2/3", 50), postgres("1/2/3", 49), "postgres"),
+            *("replica_behind", "warn", "is behind: it has not replayed all"),
+            id="a standby that is behind",
+        ),
+        pytest.param(
+            queries(postgres("1/2/3", 50), postgres("9/2/3", 50), "postgres"),
+            *("replica_history", "refuse", "is not read: it is 9/2/3, another system"),
+            id="a standby of another server",
+        ),
+    ],
+)
+def test_a_replica_that_is_not_read_is_named_with_its_fix(
+    asked: ReplicaChoice, code: str, severity: str, what: str
+) -> None:
+    ((found, graveness, text),) = examined(asked)
+
+    assert (found, graveness) == (code, severity)
+    assert text.startswith(what)
+
+
+def test_a_server_with_a_log_of_its_own_is_named_with_its_fix() -> None:
+    asked = queries(postgres("1/2/3", 50), postgres("1/2/3", 50), "postgres")
+
+    ((code, severity, text),) = examined(asked, writes="started 2")
+
+    assert (code, severity) == ("replica_history", "refuse")
+    assert text.startswith("is not read: it is no standby: it writes a log of its own")
+
+
+def no_table() -> int:
+    raise ProofError("Table 'sluice.heartbeat' doesn't exist (1146)")
+
+
+def in_step(kind: str) -> ReplicaChoice:
+    """A replica that has all that its primary has."""
+    if kind == "mysql":
+        return queries(mysql("A", 5), mysql("B", 5))
+    return queries(postgres("1/2/3", 50), postgres("1/2/3", 50), kind)
+
+
+@pytest.mark.parametrize("kind", ["mysql", "postgres"])
+@pytest.mark.parametrize(
+    "replica", [{"heartbeat": 6}, {"newest_heartbeat": no_table}], ids=["row", "table"]
+)
+def test_a_replica_without_the_newest_heartbeat_is_named_with_its_fix(
+    kind: str, replica: Mapping[str, Any]
+) -> None:
+    assert examined(in_step(kind), **replica) == [
+        (
+            "replica_heartbeat",
+            "refuse",
+            "does not have heartbeat 7 of the source, which was written before",
+        )
+    ]
+
+
+@pytest.mark.parametrize("kind", ["mysql", "postgres"])
+def test_nothing_is_found_about_a_replica_that_is_read(kind: str) -> None:
+    fresh = in_step(kind)
+    cast("Any", fresh.primary).newest_heartbeat = no_table
+
+    assert examined(in_step(kind)) == []
+    assert examined(fresh, newest_heartbeat=no_table) == [], "no heartbeat was written yet"
 
 
 def test_probes_ask_the_replica_that_read_from_names() -> None:

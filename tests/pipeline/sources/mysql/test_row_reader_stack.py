@@ -129,9 +129,11 @@ def ask_probes_of(primary: MySQL, replica: MySQL) -> None:
         primary.execute("INSERT INTO d.t VALUES (2, 'x')")
         with pytest.raises(SparedError, match=r"^source:s: the replica replica:3306 is behind"):
             queries.count_ids(T, "id", [(0, 99)])
+        assert [one.code for one in choice.examine()] == ["replica_behind"]
         replica.execute("START SLAVE SQL_THREAD")
         choice.patience = SOON
 
+        assert choice.examine() == []
         assert queries.count_ids(T, "id", [(0, 99)]) == (3,)
         assert queries.max_id(T, "id") == 90
         assert source.max_id(T, "id") == 2
