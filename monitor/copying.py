@@ -3,6 +3,9 @@
 Beside landing and merging, which know nothing of it: a copy that is down, or hangs, keeps up no
 more than its own thread.  What the copy says of itself is asked in each round, so one that was
 emptied or set back is seen at once.
+
+Each step is counted before the next one.  So a copy is one step ahead of the ledger at most, and
+that one is followed again after a crash.  Monitoring sees it once the ledger has compared it.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -13,52 +16,46 @@ import structlog
 
 from monitor.config.plans import CopyPlan
 from monitor.observe.sampler import AskCopy, Sampling
+from monitor.store.ledger import CopyReach, Ledger
 from pipeline.apply.table_format import Mirrors
 from pipeline.build import open_table_format
 from pipeline.clocks import Retries
-from pipeline.copies.copy import CopiedVersion, CopyPosition
+from pipeline.copies.copy import CopiedVersion, CopyPosition, CopyTarget
 from pipeline.copies.sync import CopySync
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lags.samples import Sample
-from pipeline.model import Table
+from pipeline.model import Missing, Table
 from pipeline.reports import Hold
 from pipeline.settings import PipelineSettings
 
 log = structlog.get_logger(__name__)
-
-CountCopied = Callable[[str, str, Sequence[CopiedVersion], datetime], None]
-"""Takes copy, table, what was done, and when."""
-
-
-def _count_nothing(_copy: str, _table: str, _done: Sequence[CopiedVersion], _at: datetime) -> None:
-    """Count nothing."""
 
 
 @dataclass(eq=False)
 class CopyWork:
     """Brings the tables of one copy up to their mirrors; ``look`` and ``tables`` say which moved.
 
-    A round takes ``patience`` at most, or as long as one step of one table.  ``count`` takes what
-    was done to a table.  ``holds`` are tables that are held, with why; ``problem`` is why the last
-    round failed.
+    A round takes ``patience`` at most, or as long as one step of one table.  ``ledger`` compares
+    each step.  ``holds`` are tables that are held, with why; ``problem`` is why the last round
+    failed.
     """
 
     plan: CopyPlan
     copying: CopySync
+    ledger: Ledger
     look: Callable[[], Sampling]
     tables: Callable[[], Iterable[Table]]
     clock: Callable[[], datetime]
     patience: timedelta
     ended: Callable[[], bool]
-    count: CountCopied = _count_nothing
     holds: dict[str, Hold] = field(default_factory=dict)
     problem: str = ""
     _retries: Retries = field(default_factory=Retries)
     _until: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Stop between two steps once the time is over."""
-        self.copying.stopping = self._over
+        """Stop between two steps once the time is over, and have each step counted."""
+        self.copying.stopping, self.copying.count = self._over, self._count
 
     def run(self) -> None:
         """Copy every table that is due.
@@ -78,9 +75,12 @@ class CopyWork:
 
     def _round(self) -> list[str]:
         positions, failed = self.copying.target.positions(), list[str]()
-        for table, circumstances in self._due(positions):
+        reach = self.ledger.copy_reach(self.plan.name)
+        for table, circumstances in self._due(positions, reach):
+            was = positions.get(table.name)
+            counted = was is None or reach.get(table.name, CopyReach()).covers(was)
             try:
-                self._bring(table, positions.get(table.name), circumstances)
+                self._bring(table, was, circumstances, counted=counted)
             except UnreachableError as error:
                 failed.append(str(error))
                 self.copying.target.positions()  # or it is down, and so for all tables
@@ -88,8 +88,13 @@ class CopyWork:
                 break
         return failed
 
-    def _due(self, positions: Mapping[str, CopyPosition]) -> Iterator[tuple[Table, Hashable]]:
-        """Tables that stand elsewhere than their mirrors, as these were seen last; and where."""
+    def _due(
+        self, positions: Mapping[str, CopyPosition], reach: Mapping[str, CopyReach]
+    ) -> Iterator[tuple[Table, Hashable]]:
+        """Tables that stand elsewhere than their mirrors, as these were seen last; and where.
+
+        Those too whose last step was not counted.
+        """
         look, now = self.look(), self.clock()
         for table in self.tables():
             seen = look.mirrors.get(table.name)
@@ -97,15 +102,18 @@ class CopyWork:
                 continue
             at = positions.get(table.name)
             there = at is not None and at.whole and at.mirror == seen.value.mirror
-            if there and at is not None and at.version >= seen.value.version:
+            counted = at is not None and reach.get(table.name, CopyReach()).covers(at)
+            if there and counted and at is not None and at.version >= seen.value.version:
                 self._well(table.name)
             elif self._retries.due(table.name, (seen.value.version, at), now):
                 yield table, (seen.value.version, at)
 
-    def _bring(self, table: Table, was: CopyPosition | None, circumstances: Hashable) -> None:
+    def _bring(
+        self, table: Table, was: CopyPosition | None, circumstances: Hashable, *, counted: bool
+    ) -> None:
         began = self.clock()
         try:
-            now = self._counted(table, was)
+            now = self.copying.bring(table, was, counted=counted)
         except LostRaceError as error:
             log.warning("copy_overtaken", copy=self.plan.name, table=table.name, why=str(error))
         except HeldError as error:
@@ -127,16 +135,8 @@ class CopyWork:
                     seconds=took,
                 )
 
-    def _counted(self, table: Table, was: CopyPosition | None) -> CopyPosition | None:
-        """Bring *table* on; what was done counts even if the rest fails."""
-        try:
-            return self.copying.bring(table, was)
-        finally:
-            done = self.copying.take_done()
-            try:
-                self.count(self.plan.name, table.name, done, self.clock())
-            except UnreachableError as error:  # what is not stored is unknown, and not lost
-                log.warning("copied_uncounted", table=table.name, why=str(error))
+    def _count(self, table: str, done: CopiedVersion) -> None:
+        self.ledger.add_copied(self.plan.name, table, [done], self.clock())
 
     def _well(self, table: str) -> None:
         self._retries.succeeded(table)
@@ -144,6 +144,38 @@ class CopyWork:
 
     def _over(self) -> bool:
         return self.ended() or (self._until is not None and self.clock() > self._until)
+
+
+@dataclass(eq=False)
+class ComparedPositions:
+    """Asks *target* how far each table is, as far as the ledger has compared what it took over.
+
+    While a step is not compared, the position before it is the answer.  Missing if none is known.
+    """
+
+    copy: str
+    target: CopyTarget
+    ledger: Ledger
+    _known: dict[str, CopyPosition] = field(default_factory=dict)
+
+    def __call__(self) -> Mapping[str, CopyPosition | Missing]:
+        """Ask the copy first: what is compared later is of a later position, too."""
+        positions, reach = self.target.positions(), self.ledger.copy_reach(self.copy)
+        return {
+            table: self._compared(table, at, reach.get(table, CopyReach()))
+            for table, at in positions.items()
+        }
+
+    def _compared(self, table: str, at: CopyPosition, reach: CopyReach) -> CopyPosition | Missing:
+        if not at.whole:
+            return at
+        if reach.covers(at):
+            self._known[table] = at
+            return at
+        was = self._known.get(table)
+        if was and (was.mirror, was.load) == (at.mirror, at.load) and was.version <= at.version:
+            return was
+        return Missing(f"version {at.version} of the copy is not compared with its mirror yet")
 
 
 @dataclass(eq=False)
@@ -155,18 +187,21 @@ class Copies:
 
     settings: PipelineSettings
     plans: Sequence[CopyPlan]
-    count: CountCopied = _count_nothing
+    ledger: Ledger
     jobs: tuple[CopyWork, ...] = ()
 
     def __post_init__(self) -> None:
         """Connect to nothing yet."""
         lake = self.settings.lake
-        self._watched = {one.name: one.copy.opened(lake) for one in self.plans}
+        self._watched = {
+            one.name: ComparedPositions(one.name, one.copy.opened(lake), self.ledger)
+            for one in self.plans
+        }
 
     @property
     def positions(self) -> Mapping[str, AskCopy]:
-        """By copy: what asks how far each of its tables is."""
-        return {name: target.positions for name, target in self._watched.items()}
+        """By copy: what asks how far each of its tables is compared."""
+        return self._watched
 
     def add_jobs(
         self,
@@ -178,7 +213,7 @@ class Copies:
     ) -> None:
         """Make the job of each copy; see `CopyWork` for what it is given."""
         self.jobs = tuple(
-            CopyWork(plan, self._copying(plan), look, tables, clock, patience, ended, self.count)
+            CopyWork(plan, self._copying(plan), self.ledger, look, tables, clock, patience, ended)
             for plan in self.plans
         )
 
@@ -193,7 +228,8 @@ class Copies:
 
     def close(self) -> None:
         """Close all clients."""
-        for target in (*self._watched.values(), *(one.copying.target for one in self.jobs)):
+        watched = [one.target for one in self._watched.values()]
+        for target in (*watched, *(one.copying.target for one in self.jobs)):
             target.close()
 
     def _copying(self, plan: CopyPlan) -> CopySync:

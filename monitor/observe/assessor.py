@@ -120,11 +120,12 @@ def _ground(table: str, look: Sampling, ruled: int, lacking: frozenset[str]) -> 
     mirror: MirrorPosition | str | None = look.unreadable.get(table)
     if sample is not None and not isinstance(sample, Missing):
         mirror = sample.value
-    copies = {
+    answers = {
         name: answer.value.get(table)
         for name, answer in look.copies.items()
         if not isinstance(answer, Missing)
     }
+    copies = {name: at for name, at in answers.items() if not isinstance(at, Missing)}
     if isinstance(look.checkpoint, Missing):
         return CertificateBasis(mirror, None, copies=copies, lacking=lacking)
     checkpoint = look.checkpoint.value

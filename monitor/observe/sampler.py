@@ -46,8 +46,8 @@ NO_MIRROR = "there is no mirror"
 NOT_ASKED = Missing("the mirror was not asked: too many others do not answer")
 SILENT_MIRRORS = 4  # that hang at a time; more are not asked
 T = TypeVar("T")
-AskCopy = Callable[[], Mapping[str, CopyPosition]]
-"""Asks a copy how far each of its tables is."""
+AskCopy = Callable[[], Mapping[str, CopyPosition | Missing]]
+"""Asks a copy how far each of its tables is; Missing where that is not compared yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,9 @@ class Sampling:
     intrusions: Mapping[str, Intrusion] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[LandedBatch, ...] = ()
-    copies: Mapping[str, Sample[Mapping[str, CopyPosition]] | Missing] = field(default_factory=dict)
+    copies: Mapping[str, Sample[Mapping[str, CopyPosition | Missing]] | Missing] = field(
+        default_factory=dict
+    )
     number: int = 0
     worked: WorkedOut = field(default_factory=WorkedOut, compare=False, repr=False)
 
@@ -141,7 +143,7 @@ class Sampler:
             self.upstreams.ask({"the change log": self._checkpoint})["the change log"]
         )
 
-    def _copies(self) -> Mapping[str, Sample[Mapping[str, CopyPosition]] | Missing]:
+    def _copies(self) -> Mapping[str, Sample[Mapping[str, CopyPosition | Missing]] | Missing]:
         """What each says of itself; one that hangs delays only the first look."""
         whose = {name: f"copy {name}" for name in self.copies}
         said = self.upstreams.ask({whose[name]: ask for name, ask in self.copies.items()})

@@ -69,7 +69,7 @@ from checks.model import Outcome, Verdict
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, LONG, delete_rows
 from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
-from pipeline.copies.copy import CopiedVersion
+from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.minute_counts import MINUTES, NO_MINUTE, is_minute
 from pipeline.model import Hop
 from pipeline.reports import LandingReport, MergeReport
@@ -111,6 +111,10 @@ class CopyReach:
     last: int = -1
     mirror: str = ""
 
+    def covers(self, at: CopyPosition) -> bool:
+        """Whether a copy that is *at* this position took over nothing that was not compared."""
+        return self.mirror == at.mirror and self.last >= at.version
+
 
 @dataclass(eq=False)
 class Ledger:
@@ -118,7 +122,8 @@ class Ledger:
 
     They are in memory only, because each process reports the newest merge of a table again.
     ``copies`` are those that there are, once they are known. ``_residuals`` and ``_losses`` are as
-    stored but for those of the ``_changed`` tables; None: of all tables.
+    stored but for those of the ``_changed`` tables; None: of all tables. ``_reached`` has by hop of
+    a copy and table what was compared, never before its residuals can be read.
     """
 
     database: Database
@@ -131,6 +136,7 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _merging: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _counted: dict[str, CountedHop] = field(default_factory=dict, repr=False)
+    _reached: dict[str, dict[str, CopyReach]] = field(default_factory=dict, repr=False)
 
     def note_counts(self, verdict: Verdict, at: datetime) -> None:
         """Keep what the check of a hop counted until the next transaction, with others' counts.
@@ -277,6 +283,7 @@ class Ledger:
         if not done:
             return
         hop = copy_hop(copy)
+        self.copy_reach(copy)  # as it was stored before
         with self.database.write() as connection:
             reach, new = self._copied(hop, table), list[LedgerEntry]()
             if reach.last < 0 and done[0].at is not None:
@@ -294,6 +301,23 @@ class Ledger:
             self._add(connection, table, hop, new, at)
             _reach(connection, hop, table, -1, reach.last, mirror=reach.mirror)
         self._note_changed({table})
+        with self._lock:
+            self._reached.setdefault(hop, {})[table] = reach
+
+    def copy_reach(self, copy: str) -> Mapping[str, CopyReach]:
+        """Return table -> through which version *copy* was compared; absent if that is unknown.
+
+        Residuals that are read later have all that it misses until there.
+        """
+        hop = copy_hop(copy)
+        with self._lock:
+            if hop not in self._reached:
+                query = select(ledger_reach).where(ledger_reach.c.lane == hop)
+                found = self.database.decoded(
+                    query, ledger_reach, lambda row: (str(row.table), _copied_in(row))
+                )
+                self._reached[hop] = dict(found)
+            return dict(self._reached[hop])
 
     def entries(
         self, table: str, since: int, until: int, copies: Iterable[str] = ()
@@ -460,6 +484,9 @@ class Ledger:
         balanced = ledger_minutes.c.residual == 0
         minutes = and_(balanced, _of_other_copies(ledger_minutes.c.hop, kept))
         reach = _of_other_copies(ledger_reach.c.lane, kept)
+        with self._lock:
+            hops = {*map(copy_hop, kept)}
+            self._reached = {hop: one for hop, one in self._reached.items() if hop in hops}
         return delete_rows(self.database, ledger_minutes, minutes) + delete_rows(
             self.database, ledger_reach, reach
         )

@@ -135,6 +135,8 @@ class CopyTarget(Protocol):
         rank; one that went is taken out only if it is of a lower one, or its own, and was not
         written by the same step.  Rows of an earlier load are below all others.
 
+        A step that was not counted is repeated, from ``step.now`` to the same.
+
         Raises:
             LostRaceError: the table does not stand at ``step.was``: somebody else has moved it.
             HeldError: ``copy_written``, rows that came found newer ones of somebody else's; or a

@@ -39,17 +39,23 @@ ROWS = 5_000  # written at a time: what makes texts of them keeps all other thre
 class CopySync:
     """One copy's tables, each brought up to its mirror; one thread at a time.
 
-    ``stopping`` is asked between steps: what is left is done in another life.
+    ``stopping`` is asked between steps: what is left is done in another life.  ``count`` takes the
+    table and what was done, after each step: if it fails, no further step is done.
     """
 
     target: CopyTarget
     mirrors: Mirrors[Any]
     stopping: Callable[[], bool] = lambda: False
+    count: Callable[[str, CopiedVersion], None] = lambda _table, _done: None
     _shaped: dict[str, CopiedTable] = field(default_factory=dict)
-    _done: list[CopiedVersion] = field(default_factory=list)
 
-    def bring(self, table: Table, was: CopyPosition | None) -> CopyPosition | None:
+    def bring(
+        self, table: Table, was: CopyPosition | None, *, counted: bool = True
+    ) -> CopyPosition | None:
         """The new position of the copy of *table*; it was at *was*, None without one.
+
+        If what was done to reach *was* is not *counted*, its version is followed again. That
+        changes no row: it is written as after a crash.
 
         Raises:
             HeldError: it cannot go on; the reason says why, and what now.
@@ -62,7 +68,7 @@ class CopySync:
         if not table.key:
             raise HeldError("no_key", f"{table.name} has no key to copy by; name one by `key:`")
         try:
-            brought = self._continued(table, snapshot, was)
+            brought = self._continued(table, snapshot, was, counted=counted)
         except ProofError:  # a version that it needs was removed meanwhile
             brought = None
         except HeldError as error:  # or a file of it, which left the mirror long ago
@@ -72,14 +78,14 @@ class CopySync:
         return self._loaded(table, snapshot, was) if brought is None else brought
 
     def _continued(
-        self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None
+        self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None, *, counted: bool
     ) -> CopyPosition | None:
         """Go on with a load that was begun, or by the commits since *was*; None if neither can."""
         if was is not None and (parts := self._rest(snapshot, was)) is not None:
             return self._parts(table, self._shaped_as_is(table, was.version), was, parts)
         if not self._follows(table.name, snapshot, was) or was is None or not was.whole:
             return None
-        return self._followed(table, snapshot, was)
+        return self._followed(table, snapshot, was, counted=counted)
 
     def _rest(self, snapshot: MirrorSnapshot, was: CopyPosition) -> tuple[RowPart, ...] | None:
         """The parts of a version that was begun to be loaded; None if it cannot be gone on with."""
@@ -147,18 +153,17 @@ class CopySync:
             at = now
         whole = replace(at, parts=None)
         self.target.write(made, CopyStep(at, whole))
-        self._done.append(CopiedVersion(at.version, swept=at.load > 1, mirror=at.mirror))
+        self.count(table.name, CopiedVersion(at.version, swept=at.load > 1, mirror=at.mirror))
         return whole
 
-    def take_done(self) -> tuple[CopiedVersion, ...]:
-        """Return what was done since it was asked last, to the tables brought since then."""
-        done, self._done = tuple(self._done), []
-        return done
-
-    def _followed(self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition) -> CopyPosition:
-        steps = self.mirrors.table_format.changes(snapshot, was.version, table.key)
+    def _followed(
+        self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition, *, counted: bool
+    ) -> CopyPosition:
+        since = was.version if counted else was.version - 1
+        steps = self.mirrors.table_format.changes(snapshot, since, table.key)
         for number, step in enumerate(steps, 1):
-            now = _after(was, step.commit, self.mirrors.settings.lane)
+            again = step.commit.version == was.version
+            now = was if again else _after(was, step.commit, self.mirrors.settings.lane)
             self._follow(table, CopyStep(was, now), step)
             was = now
             if number >= AT_A_STRETCH or self.stopping():
@@ -184,7 +189,7 @@ class CopySync:
         done = CopiedVersion(
             commit.version, commit.at, commit.written, counted, mirror=step.now.mirror
         )
-        self._done.append(done)
+        self.count(table.name, done)
 
     def _shaped_as_is(self, table: Table, version: int) -> CopiedTable:
         """The table with the columns of *version* of its mirror."""

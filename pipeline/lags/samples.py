@@ -144,7 +144,9 @@ class Samples:
         nothing = Missing(f"source {name} was not sampled")
         return self.sources.get(name, SourceSamples(nothing, nothing))
 
-    def of_copy(self, copy: Sample[Mapping[str, CopyPosition]] | Missing, table: str) -> "Samples":
+    def of_copy(
+        self, copy: Sample[Mapping[str, CopyPosition | Missing]] | Missing, table: str
+    ) -> "Samples":
         """The same as if the *copy* of the table were its mirror, as far as it holds that whole."""
         return replace(self, mirror=_as_mirror(self.mirror, copy, table))
 
@@ -194,7 +196,7 @@ class Samples:
 
 def _as_mirror(
     mirror: Sample[MirrorPosition] | Missing,
-    copy: Sample[Mapping[str, CopyPosition]] | Missing,
+    copy: Sample[Mapping[str, CopyPosition | Missing]] | Missing,
     table: str,
 ) -> Sample[MirrorPosition] | Missing:
     """Return the position of a copy as that of a mirror; None of a table recreated in its place."""
@@ -202,9 +204,9 @@ def _as_mirror(
         return copy
     if isinstance(mirror, Missing):
         return mirror
-    at = copy.value.get(table)
-    if at is None:
-        return Missing("nothing is copied yet")
+    at = copy.value.get(table, Missing("nothing is copied yet"))
+    if isinstance(at, Missing):
+        return at
     if not at.whole:
         return Missing(f"the copy is being loaded; {at.parts} parts are complete")
     if at.mirror != mirror.value.mirror:

@@ -3,20 +3,28 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
+from checks.ledger import LedgerState
 from monitor.cli.options import SHOWN, format_copies, summarize_copies
 from monitor.config.plans import CopyPlan
-from monitor.copying import CopyWork
+from monitor.copying import ComparedPositions, Copies, CopyWork
 from monitor.observe.sampler import Sampling
-from pipeline.copies.copy import CopiedVersion, CopyPosition
+from monitor.store.ledger import CopyReach, Ledger
+from monitor.store.store import ServiceStore
+from pipeline.copies.copy import CopiedTable, CopiedVersion, CopyPosition, CopyStep
 from pipeline.copies.sync import CopySync
 from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.model import Shard, Table
-from tests.toy.copy import FileCopy
+from pipeline.model import Missing, Op, Shard, Table
+from tests.builders.lake import NOW, LocalLake, row
+from tests.monitor.store.blank import blank_store
+from tests.pipeline.copies.copied import TABLE
+from tests.toy.copy import FileCopy, FileTarget
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -35,7 +43,8 @@ class FakeCopying:
     down: SluiceError | None = None
     asked: list[str] = field(default_factory=list)
     stopping: Any = None
-    done: list[CopiedVersion] = field(default_factory=list)
+    count: Any = None
+    repeated: list[str] = field(default_factory=list)
 
     @property
     def target(self) -> "FakeCopying":
@@ -46,18 +55,34 @@ class FakeCopying:
             raise self.down
         return dict(self.kept)
 
-    def take_done(self) -> tuple[CopiedVersion, ...]:
-        done, self.done = tuple(self.done), []
-        return done
-
-    def bring(self, one: Table, was: CopyPosition | None) -> CopyPosition:
+    def bring(self, one: Table, was: CopyPosition | None, *, counted: bool) -> CopyPosition:
         self.asked.append(one.name)
-        self.done.append(CopiedVersion(self.mirrors[one.name].version))
+        self.repeated += [] if counted else [one.name]
         if one.name in self.raising:
             raise self.raising[one.name]
         there = self.mirrors[one.name]
         self.kept[one.name] = CopyPosition(there.mirror, there.version, there.batch)
+        self.count(one.name, CopiedVersion(there.version, mirror=there.mirror))
         return self.kept[one.name]
+
+
+@dataclass(eq=False)
+class FakeLedger:
+    """Compares what it is given, unless ``full``."""
+
+    full: bool = False
+    reach: dict[str, CopyReach] = field(default_factory=dict)
+
+    def copy_reach(self, copy: str) -> Mapping[str, CopyReach]:
+        assert copy == "cache"
+        return dict(self.reach)
+
+    def add_copied(
+        self, copy: str, table: str, done: Sequence[CopiedVersion], at: datetime
+    ) -> None:
+        if self.full:
+            raise UnreachableError("the store is full")
+        self.reach[table] = CopyReach(done[-1].version, done[-1].mirror)
 
 
 @dataclass(eq=False)
@@ -71,12 +96,17 @@ class Rig:
         )
     )
 
+    counts: FakeLedger = field(default_factory=FakeLedger)
+
     def __post_init__(self) -> None:
         made: Any = self.copying
         copying: CopySync = made
+        counts: Any = self.counts
+        ledger: Ledger = counts
         self.work = CopyWork(
             CopyPlan("cache", ("a.*",), FileCopy("copy.json")),
             copying,
+            ledger,
             self.look,
             lambda: [copied_table(name) for name in self.copying.mirrors],
             lambda: self.now,
@@ -107,21 +137,49 @@ def test_only_tables_of_the_copy_that_have_moved_are_brought() -> None:
     assert rig.run() == ["a.y"]
 
 
-def test_what_was_done_to_a_table_is_counted_even_if_the_rest_of_it_fails() -> None:
-    rig, counted = Rig(), dict[str, tuple[CopiedVersion, ...]]()
-    rig.copying.raising["a.x"] = HeldError("copy_columns", "alter it")
+def test_a_step_that_was_not_counted_is_done_again_until_it_is() -> None:
+    rig = Rig()
+    rig.counts.full = True
+    with pytest.raises(UnreachableError, match="the store is full"):
+        rig.run()
+    rig.counts.full = False
 
-    def count(copy: str, table: str, done: Sequence[CopiedVersion], at: datetime) -> None:
-        assert (copy, at) == ("cache", rig.now)
-        counted[table] = tuple(done)
-        if table == "a.y":
-            raise UnreachableError("the store is full")
+    assert rig.run() == rig.copying.repeated == ["a.x", "a.y"]
+    assert (rig.run(), rig.work.problem) == ([], "")
 
-    rig.work.count = count
 
-    assert rig.run() == ["a.x", "a.y"]
-    assert counted == {"a.x": (CopiedVersion(3),), "a.y": (CopiedVersion(3),)}
-    assert rig.work.problem == ""
+KEPT = CopyPosition("m", 3, 2)
+NOT_YET = "is not compared with its mirror yet"
+
+
+@pytest.mark.parametrize(
+    ("at", "reach", "then"),
+    [
+        pytest.param(KEPT, CopyReach(3, "m"), KEPT, id="compared"),
+        pytest.param(replace(KEPT, version=2), CopyReach(3, "m"), None, id="set back"),
+        pytest.param(replace(KEPT, parts=1), CopyReach(), None, id="not loaded yet"),
+        pytest.param(replace(KEPT, version=4), CopyReach(3, "m"), KEPT, id="the one before it"),
+        pytest.param(replace(KEPT, mirror="n"), CopyReach(3, "m"), NOT_YET, id="of another mirror"),
+        pytest.param(replace(KEPT, load=2), CopyReach(), NOT_YET, id="another load"),
+        pytest.param(replace(KEPT, version=2), CopyReach(), NOT_YET, id="set back, not compared"),
+    ],
+)
+def test_what_is_asked_of_a_copy_is_how_far_the_ledger_has_compared_it(
+    at: CopyPosition, reach: CopyReach, then: CopyPosition | str | None
+) -> None:
+    target, counts = FakeCopying({}, {"a.x": KEPT}), FakeLedger(reach={"a.x": CopyReach(3, "m")})
+    made: tuple[Any, Any] = (target, counts)
+    ask = ComparedPositions("cache", *made)
+    assert ask() == {"a.x": KEPT}
+
+    target.kept["a.x"], counts.reach["a.x"] = at, reach
+
+    found = ask()["a.x"]
+
+    if isinstance(found, Missing):
+        assert found.why == f"version {at.version} of the copy {then}"
+    else:
+        assert found == (then or at)
 
 
 def test_one_whose_mirror_is_another_or_that_was_emptied_is_brought_again() -> None:
@@ -195,9 +253,9 @@ def test_a_round_ends_between_two_tables_when_its_time_is_over() -> None:
     rig = Rig()
     bring = rig.copying.bring
 
-    def slow(one: Table, was: CopyPosition | None) -> CopyPosition:
+    def slow(one: Table, was: CopyPosition | None, *, counted: bool) -> CopyPosition:
         rig.now += timedelta(minutes=2)
-        return bring(one, was)
+        return bring(one, was, counted=counted)
 
     rig.copying.bring = slow  # type: ignore[method-assign]
 
@@ -252,3 +310,98 @@ def test_thousands_that_stand_still_fit_a_screen() -> None:
 
 def test_where_there_are_no_copies_nothing_is_said() -> None:
     assert summarize_copies([{"table": "a.t", "copies": {}}]) == []
+
+
+@dataclass(eq=False)
+class Kept:
+    """A copy of ``db.t`` in a file, as a service keeps it that may be killed."""
+
+    lake: LocalLake
+    store: Path
+    copy: FileCopy
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begin with nothing but the store."""
+        self.ledger = ServiceStore.open(self.store, service=False).ledger
+        plan = CopyPlan("cache", ("db.*",), self.copy)
+        self.copies = Copies(self.lake.settings, [plan], self.ledger)
+        tables, minute = [TABLE], timedelta(minutes=1)
+        self.copies.add_jobs(self.look, lambda: tables, lambda: NOW, minute, lambda: False)
+
+    def look(self) -> Sampling:
+        mirror = DeltaTable(self.lake.settings.mirror(TABLE.name))
+        at = MirrorPosition(mirror.version(), 0, str(mirror.metadata().id))
+        sample = Sample(at, NOW, timedelta(minutes=1))
+        return replace(Sampling.nothing(), mirrors={TABLE.name: sample})
+
+    def run(self) -> CopyPosition | Missing | None:
+        """One round; what monitoring sees then."""
+        self.copies.jobs[0].run()
+        return self.seen
+
+    @property
+    def seen(self) -> CopyPosition | Missing | None:
+        return self.copies.positions["cache"]().get(TABLE.name)
+
+    @property
+    def states(self) -> set[LedgerState]:
+        """Of the minutes of the copy."""
+        found = self.ledger.entries(TABLE.name, 0, 10**9, ["cache"]).get("copy:cache", ())
+        return {one.state for one in found}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    lake = LocalLake(tmp_path / "lake")
+    lake.play([row(Op.CREATE, 10, 1, "a"), row(Op.CREATE, 11, 2, "b")])
+    return Kept(lake, blank_store(tmp_path / "sluice.db"), FileCopy(str(tmp_path / "copy.json")))
+
+
+def test_a_step_is_seen_once_it_is_compared_also_if_a_kill_came_between(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = kept.run()
+    kept.lake.play([row(Op.UPDATE, 20, 1, "z"), row(Op.DELETE, 21, 2)], [row(Op.UPDATE, 30, 1)])
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "add_copied", killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.run()
+    assert kept.seen == loaded
+    kept.start()
+    assert isinstance(kept.seen, Missing)
+
+    after = kept.run()
+
+    assert isinstance(loaded, CopyPosition)
+    assert isinstance(after, CopyPosition)
+    assert after.version == loaded.version + 2
+    assert kept.states == {LedgerState.BALANCED}
+
+
+def test_rows_that_a_killed_step_did_not_take_are_found_after_it(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = FileTarget.write
+
+    def lossy(self: FileTarget, table: CopiedTable, step: CopyStep) -> int:
+        return write(self, table, replace(step, came=()))
+
+    kept.run()
+    kept.lake.play([row(Op.UPDATE, 20, 1, "z")])
+    monkeypatch.setattr(FileTarget, "write", lossy)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "add_copied", killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.run()
+    kept.start()
+
+    kept.run()
+
+    assert kept.states == {LedgerState.RESIDUAL}
+
+
+def killed(*_: Any) -> None:
+    raise KeyboardInterrupt

@@ -13,6 +13,7 @@ from alerts.model import AlertKind
 from checks.model import Outcome
 from monitor.commands import explain
 from monitor.commands.status import COMMAND as STATUS
+from monitor.copying import ComparedPositions
 from monitor.observe.system_checks import of_copies
 from monitor.web.api import build_application
 from monitor.web.metrics import encode_metrics
@@ -339,6 +340,40 @@ def test_a_table_whose_copy_is_held_is_an_incident_that_ends(rig: Rig, copy: Fak
     rig.round()
 
     assert [one for one in rig.store.incidents.open() if one.cause.check == "copy"] == []
+
+
+def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
+    rig: Rig, copy: FakeCopy
+) -> None:
+    target: Any = copy
+    compared = ComparedPositions("cache", target, rig.store.ledger)
+    rig.watcher.sampler.copies = {"cache": compared}
+
+    status, answer = ask_copy_gate(rig)
+    whys = [one["text"] for one in answer["tables"][0]["reasons"]]
+    assert (status, answer["state"]) == (404, "unknown")
+    assert any("of the copy is not compared with its mirror yet" in why for why in whys)
+    first = copy.kept[USERS]
+    load = CopiedVersion(first.version, mirror=first.mirror)
+    rig.store.ledger.add_copied("cache", USERS, [load], rig.now)
+    assert ask_copy_gate(rig)[0] == 200
+
+    rig.write_heartbeat()
+    cut = rig.now.isoformat()
+    rig.second(30)
+    for _ in range(2):
+        rig.flow()
+    rig.second(8)
+    copy.catch_up()
+    status, answer = ask_copy_gate(rig, cut)
+    assert (status, "not_applied" in codes_of(answer)) == (404, True)
+    assert ask_copy_gate(rig)[0] == 200
+
+    lost = CopiedVersion(first.version + 1, rig.now, {"7": {"u": 2}}, {}, mirror=first.mirror)
+    rest = CopiedVersion(copy.kept[USERS].version, rig.now, {}, {}, mirror=first.mirror)
+    rig.store.ledger.add_copied("cache", USERS, [lost, rest], rig.now)
+    assert ask_copy_gate(rig, cut)[0] == 409
+    assert ask_copy_gate(rig)[0] == 409
 
 
 def lose_row_of_copy(rig: Rig) -> str:

@@ -45,7 +45,7 @@ class Copied:
         """Begin with an empty memory, as after a restart."""
         self.target = self.copy.opened(self.lake.settings.lake)
         mirrors = Mirrors(self.lake.settings, self.lake.table_format)
-        self.copying = CopySync(self.target, mirrors)
+        self.copying = CopySync(self.target, mirrors, count=self.count)
 
         def note(table: CopiedTable, step: CopyStep) -> int | None:
             self.written = table
@@ -53,18 +53,21 @@ class Copied:
 
         self.target.write = note  # type: ignore[method-assign]
 
+    def count(self, table: str, done: CopiedVersion) -> None:
+        """Note what was done to the table; it has counted as the merges have."""
+        assert table == self.table.name
+        self.done.append(done)
+        assert self.lossy or done.changed in (None, done.taken)
+
     @property
     def position(self) -> CopyPosition | None:
         """As the copy itself says."""
         return self.target.positions().get(self.table.name)
 
-    def bring(self) -> CopyPosition | None:
-        """One pass; it ends where the copy says it does, and has counted as the merges have."""
-        made = self.copying.bring(self.table, self.position)
+    def bring(self, *, counted: bool = True) -> CopyPosition | None:
+        """One pass; it ends where the copy says it does."""
+        made = self.copying.bring(self.table, self.position, counted=counted)
         assert made == self.position
-        new = self.copying.take_done()
-        self.done += new
-        assert self.lossy or not [one for one in new if one.changed not in (None, one.taken)]
         return made
 
     def play(self, *rows: Mapping[str, Any]) -> CopyPosition | None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from checks.ledger import LedgerEntry, settle_copied
 from pipeline.copies.copy import CopiedTable, CopiedVersion, CopyStep
+from pipeline.errors import UnreachableError
 from pipeline.minute_counts import NO_MINUTE
 from pipeline.model import Op
 from tests.builders.lake import NOW, LocalLake, row
@@ -138,6 +139,30 @@ def test_a_step_that_is_repeated_after_a_kill_counts_as_if_it_was_the_first(
 
     assert copied.done[-1].taken == {FIRST: {"u": 1, "c": 1}, NO_MINUTE: {"d": 1}}
     assert settle(copied) == {}
+
+
+def test_each_step_is_counted_before_the_next_and_one_that_was_not_is_counted_again(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = copied.position
+    copied.lake.play([row(U, 20, 0, "z"), row(D, 21, 1)], [row(U, 30, 0, "y"), row(D, 31, 2)])
+    with monkeypatch.context() as patch:
+        patch.setattr(copied.copying, "count", _not_counted)
+        with pytest.raises(UnreachableError):
+            copied.bring()
+    assert begun is not None
+    assert (copied.position or begun).version == begun.version + 1
+
+    copied.bring(counted=False)
+
+    assert [one.version - begun.version for one in copied.done] == [1, 2]
+    assert [one.taken for one in copied.done] == [{FIRST: {"u": 1}, NO_MINUTE: {"d": 1}}] * 2
+    assert isinstance(copied.copy, FileCopy)
+    assert [one["name"] for one in copied.copy.rows("db.t").values()] == ["y"]
+
+
+def _not_counted(_table: str, _done: CopiedVersion) -> None:
+    raise UnreachableError("the store is full")
 
 
 def _position(step: CopyStep) -> dict[str, Any]:

@@ -171,6 +171,20 @@ def test_a_kill_between_any_two_scripts_is_made_up_for(
     assert copied_rows(client) == mirrored(copied)
 
 
+def test_a_step_whose_count_was_lost_is_counted_as_if_it_was_the_first(
+    copied: Copied, client: Client
+) -> None:
+    copied.lake.play([row(C, 10 + n, n, f"n{n}") for n in range(4)])
+    copied.bring()
+    copied.play(row(U, 20, 1, "z"), row(D, 21, 2), row(C, 22, 7, "seven"))
+    copied.reopen()
+
+    copied.bring(counted=False)
+
+    assert copied.done[-1] == copied.done[-2]
+    assert copied_rows(client) == mirrored(copied)
+
+
 def test_an_older_row_never_takes_the_place_of_a_newer(copied: Copied, client: Client) -> None:
     copied.lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
     copied.bring()

@@ -247,12 +247,12 @@ def _killed(write: Any, after: int) -> Any:
     """Writes so many steps; of the next one its rows are read, and it is never written."""
     left: Iterator[int] = iter(range(after))
 
-    def killed(self: FileTarget, table: Any, step: CopyStep) -> None:
+    def killed(self: FileTarget, table: Any, step: CopyStep) -> Any:
         if next(left, None) is None:
             for _ in (*step.came, *step.went):
                 pass
             raise KeyboardInterrupt
-        write(self, table, step)
+        return write(self, table, step)
 
     return killed
 
