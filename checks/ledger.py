@@ -30,7 +30,7 @@ that the consumer did not return, and rows without a topic (see :mod:`pipeline.m
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from pipeline.copies.copy import CopiedVersion
@@ -107,7 +107,8 @@ class LedgerEntry:
     the next hop. ``unknown`` if there may be more that could not be compared. ``batch`` is the
     newest batch of what was compared, -1 without any.  ``made_good`` holds, by op, what was missing
     and is proven to be in the mirror since, ``proof`` by what.  ``found`` is when rows were last
-    found to be missing or too many; None if they never were.
+    found to be missing or too many; None if they never were. It only grows, even
+    if the clock steps back, so that a waiver of what was found before covers nothing later.
     """
 
     minute: int
@@ -153,7 +154,7 @@ class LedgerEntry:
         return None if not wrong and (self.unknown or self.in_flight) else wrong
 
     def with_more(self, other: "LedgerEntry") -> "LedgerEntry":
-        """Both, of the same minute.
+        """Both, of the same minute; *other* was compared later.
 
         Rows that one of them has too many make up for no missing rows of the other: they are
         counted under a name of their own.
@@ -174,7 +175,7 @@ class LedgerEntry:
             max(self.batch, other.batch),
             add_named(self.made_good, other.made_good),
             self.proof or other.proof,
-            max((at for at in (self.found, other.found) if at is not None), default=None),
+            _find_last(self.found, other.found),
         )
 
     def with_proof(self, proof: str) -> "LedgerEntry":
@@ -311,6 +312,17 @@ def find_proof(residual: Residual, mirror: MirrorFacts) -> str:
     return ""
 
 
+def _find_last(before: datetime | None, at: datetime | None) -> datetime | None:
+    """When rows were last found that were found *before*, then *at*; equal: in one report.
+
+    If the clock stepped back between, it is up to a minute after *before*, by the seconds of *at*.
+    So two minutes that were found together, and again in two reports, have two keys.
+    """
+    if before is None or at is None or at >= before:
+        return before if at is None else at
+    return before + timedelta(seconds=at.second, microseconds=at.microsecond + 1_000)
+
+
 def _spell_minute(minute: int) -> str:
     return f"{datetime.fromtimestamp(minute * _SECONDS, UTC):%Y-%m-%d %H:%M}"
 
@@ -411,10 +423,13 @@ def count_in_flight(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
 
 
 def add_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
-    """Add up entries of the same minute; ascending."""
+    """Add up entries of the same minute, in the order in which they were compared; ascending.
+
+    From the last on, so that those of one report are together before any are added to others.
+    """
     found: dict[int, LedgerEntry] = {}
-    for one in entries:
-        found[one.minute] = found[one.minute].with_more(one) if one.minute in found else one
+    for one in reversed([*entries]):
+        found[one.minute] = one.with_more(found[one.minute]) if one.minute in found else one
     return tuple(found[minute] for minute in sorted(found))
 
 

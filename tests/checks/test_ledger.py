@@ -209,6 +209,32 @@ def test_residuals_are_grouped_by_when_they_were_found() -> None:
     assert found[1].key == f"merge@{int(AT.timestamp())}000"
 
 
+@pytest.mark.parametrize("later", [LATER, SOONER, AT - timedelta(hours=1)])
+def test_rows_that_are_found_later_have_another_key_though_the_clock_steps_back(
+    later: datetime,
+) -> None:
+    both = [lost(7, c=1), lost(8, c=1)]
+    known = {one.key for one in group_residuals(Hop.MERGE, both)}
+    assert len(known) == 1
+
+    for n in range(5):
+        at = later + timedelta(milliseconds=n // 2)
+        both[n % 2] = both[n % 2].with_more(lost(7 + n % 2, at - n * timedelta(seconds=9), c=1))
+        (newest,) = [one for one in group_residuals(Hop.MERGE, both) if 7 + n % 2 in one.missing]
+        assert newest.key not in known
+        assert newest.at > AT
+        known.add(newest.key)
+
+
+def test_minutes_of_one_report_are_one_residual_though_the_clock_stepped_back() -> None:
+    known = [lost(7, c=1), lost(8, c=1)]
+    report = [lost(7, SOONER, c=1), lost(7, SOONER, u=1), lost(8, SOONER, c=1)]
+
+    (found,) = group_residuals(Hop.MERGE, add_entries([*known, *report]))
+
+    assert found.rows == 5
+
+
 def test_the_text_of_a_residual_is_short_and_counts_the_rest() -> None:
     many = {minute: {"c": 1, "u": -1} for minute in range(MOST_MINUTES_SHOWN + 2)}
 

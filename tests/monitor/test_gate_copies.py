@@ -422,6 +422,27 @@ def test_rows_that_a_copy_lacks_are_an_incident_that_a_waiver_ends(
     assert ask_copy_gate(rig)[0] == 200
 
 
+@pytest.mark.parametrize("ahead", [timedelta(), timedelta(hours=1)])
+def test_a_waiver_covers_no_row_that_the_copy_loses_later_though_the_clock_stepped_back(
+    rig: Rig, copy: FakeCopy, ahead: timedelta
+) -> None:
+    follow = CopiedVersion(5, rig.now, {"7": {"u": 2}}, {"7": {"u": 1}})
+    rig.store.ledger.add_copied("cache", USERS, (CopiedVersion(4), follow), rig.now + ahead)
+    (first,) = rig.store.ledger.copy_losses(USERS, "cache").residuals
+    told = {"id": f"ledger:{USERS}:{first.key}", "reason": "a test", "who": "me"}
+    assert rig.client.post("/v1/waivers", json=told).status_code == 201
+    copy.catch_up()
+    assert ask_copy_gate(rig)[0] == 200
+
+    late = [CopiedVersion(6, rig.now, {"7": {"u": 500}}, {})]
+    rig.store.ledger.add_copied("cache", USERS, late, rig.now + timedelta(minutes=5))
+
+    status, answer = ask_copy_gate(rig)
+    (why,) = [one["text"] for one in answer["tables"][0]["reasons"] if one["code"] == "residual"]
+    assert status == 409
+    assert why.startswith("501 rows (u: 501) at hop copy:cache")
+
+
 def test_the_ledger_of_a_table_has_a_line_for_each_copy(rig: Rig, copy: FakeCopy) -> None:
     asked = {"from": "1970-01-01T00:00:00Z", "to": "1970-01-01T01:00:00Z"}
     lose_row_of_copy(rig)
