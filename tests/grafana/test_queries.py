@@ -54,6 +54,7 @@ def _full() -> Board:
         backlogs={"shop": LogBacklog("sluice_shop", 2**40, held=2**30, left=2**31)},
         ledger={
             ("shop.users", "collection"): 2,
+            ("shop.users", "landing"): 4,
             ("shop.users", "merge"): 3,
             (boards.LOST.table.name, "merge"): 0,
         },

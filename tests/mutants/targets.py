@@ -72,6 +72,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
     ),
+    "pipeline/landing/topic_counts.py": (f"{LANDING}/test_topic_counts.py",),
     "pipeline/landing/order_check.py": (f"{LANDING}/test_order_check.py",),
     "pipeline/landing/next_checkpoint.py": (
         f"{LANDING}/test_shards_named_in_ddl.py",

@@ -4,7 +4,7 @@ Each record counts once, whatever became of it; what a broken step of landing lo
 """
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from pipeline.clocks import LONGEST_WAIT
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import RAW, Decoded, build_batch
 from pipeline.landing import task
-from pipeline.landing.batch_stats import tally_rows
+from pipeline.landing.batch_stats import RunStats, tally_rows
 from pipeline.landing.task import SLIM
 from pipeline.landing.topic_counts import DecodeCounter, PartitionCounts, compare_topics
 from pipeline.model import Op, TopicPartition
@@ -333,11 +333,14 @@ def messages(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, RAW)
 
 
+def landing(at: TopicPartition, rows: Mapping[tuple[str, str], int]) -> RunStats:
+    """Statistics of *rows* that landed from there, by table and op."""
+    return replace(tally_rows(SLIM.empty_table()), landed={at: rows})
+
+
 def test_partitions_of_a_topic_count_apart_and_add_up() -> None:
     counts = {TopicPartition("t", n): PartitionCounts(2, 2, 2) for n in range(3)}
-    tallies = [
-        replace(tally_rows(SLIM.empty_table()), landed={at: {("x", "c"): 2}}) for at in counts
-    ]
+    tallies = [landing(at, {("x", "c"): 2}) for at in counts]
 
     found = compare_topics(counts, tallies, 4, lambda _: ())
     lost = compare_topics(counts, tallies[:2], 4, lambda _: ())
@@ -347,3 +350,32 @@ def test_partitions_of_a_topic_count_apart_and_add_up() -> None:
         {"messages": 6, "rows": 4, "rows of t:2 in batch 4": 2},
         {"messages": 6, "rows": 4, "rows of t:2 in batch 4": 0},
     )
+
+
+def test_rows_of_each_table_of_a_topic_and_of_none_have_their_term() -> None:
+    at = TopicPartition("t", 0)
+    of_no_table = {Op.HEARTBEAT: 1, Op.BEGIN: 2, Op.END: 3, Op.DDL: 4, Op.ERROR: 5, Op.CREATE: 6}
+    rows = {("x", "c"): 7, ("y", "u"): 8, ("y", "error"): 9} | {
+        ("", str(op)): n for op, n in of_no_table.items()
+    }
+    counts = {at: PartitionCounts(45, 45, 45)}
+
+    found = compare_topics(counts, [landing(at, rows)], 0, lambda _: ("z",))
+
+    shared = {"heartbeat": 1, "begin": 2, "end": 3, "schema_change": 4, "quarantined": 5}
+    assert {table: one.explained for table, one in found.items()} == {
+        "x": shared | {"no_table": 6, "c": 7, "other_table": 17},
+        "y": shared | {"no_table": 6, "u": 8, "other_table": 7, "quarantined": 14},
+        "z": shared | {"no_table": 6, "other_table": 24},
+    }
+    units = {"messages": 45, "rows": 45}
+    assert {(str(one.went_in), str(one.came_out)) for one in found.values()} == {(str(units),) * 2}
+
+
+def test_rows_of_a_partition_of_which_nothing_was_read_are_too_many() -> None:
+    (found,) = compare_topics(
+        {}, [landing(TopicPartition("t", 1), {("x", "c"): 2})], 3, lambda _: ()
+    ).values()
+
+    name = "rows of t:1 in batch 3"
+    assert (found.went_in[name], found.came_out[name]) == (0, 2)
