@@ -8,6 +8,7 @@ import pytest
 
 from checks.ledger import (
     EXTRA,
+    LANDING_HOP,
     MOST_MINUTES_SHOWN,
     LandedBatch,
     LedgerEntry,
@@ -22,10 +23,12 @@ from checks.ledger import (
     find_proof,
     group_residuals,
     minute_of,
+    settle_landing,
     settle_merge,
 )
 from pipeline.minute_counts import NO_MINUTE, MinuteCounts
 from pipeline.model import Hop
+from pipeline.reports import TopicCounts
 
 AT = datetime(2026, 3, 28, 12, 0, 30, tzinfo=UTC)
 ALL = Recorded(0, 9)
@@ -283,6 +286,16 @@ def test_a_base_that_began_between_two_merges_proves_no_minute_of_both(
     assert residual.batch == 9
     assert find_proof(residual, facts(a=9, b=9, began=9)) == ""
     assert find_proof(residual, facts(a=10, b=10, began=10, batch=10)) == "new base b1"
+
+
+def test_a_base_proves_what_landing_lost_only_if_it_began_in_a_newer_batch() -> None:
+    name = "rows of t:0 in batch 7"
+    lost = settle_landing(TopicCounts({name: 2}, {name: 1}, {}), 7, SOONER, AT)
+
+    (residual,) = group_residuals(LANDING_HOP, [lost])
+
+    assert find_proof(residual, facts(a=8, b=9, began=7)) == ""
+    assert find_proof(residual, facts(a=8, b=9, began=8)) == "new base b1"
 
 
 def test_a_residual_has_the_newest_batch_of_its_minutes() -> None:

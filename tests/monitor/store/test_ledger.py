@@ -791,12 +791,13 @@ def receive(
     came_out: int = 2,
     tables: tuple[str, ...] = (T,),
     at: datetime = NOW,
+    took: timedelta = NO_TIME,
 ) -> None:
     """A batch in which two messages of each of *tables* came."""
     name = "rows" if came_out == 2 else f"rows of t:0 in batch {batch}"
     one = TopicCounts({name: 2}, {name: came_out}, {"c": came_out})
     topics = dict.fromkeys(tables, one)
-    store.ledger.add_landing(LandingReport("main", batch, 2, at, NO_TIME, topics=topics))
+    store.ledger.add_landing(LandingReport("main", batch, 2, at, took, topics=topics))
 
 
 def received(store: ServiceStore, table: str = T) -> tuple[LedgerEntry, ...]:
@@ -830,6 +831,13 @@ def test_a_message_that_landing_lost_is_a_residual_of_its_batch(store: ServiceSt
     store.ledger.make_good(T, (loss, "new base"))
     (one,) = received(store)
     assert (one.state, one.residual, store.ledger.losses()) == (LedgerState.MADE_GOOD, 0, {})
+
+
+def test_what_landing_lost_is_found_at_the_end_of_its_batch(store: ServiceStore) -> None:
+    receive(store, 0, came_out=1, took=timedelta(minutes=2))
+
+    (loss,) = store.ledger.losses()[T].residuals
+    assert (loss.at, [*loss.missing]) == (NOW + timedelta(minutes=2), [NOW.timestamp() // 60])
 
 
 def test_a_message_too_many_makes_up_for_none_that_is_missing(store: ServiceStore) -> None:

@@ -15,7 +15,9 @@ import pytest
 
 from pipeline.clocks import LONGEST_WAIT
 from pipeline.errors import UnreachableError
-from pipeline.formats.format import RAW, Decoded, build_batch
+from pipeline.files.content import RowsHead, encode_head
+from pipeline.formats.file_rows import FileRows
+from pipeline.formats.format import RAW, Decoded, Format, build_batch
 from pipeline.landing import task
 from pipeline.landing.batch_stats import RunStats, tally_rows
 from pipeline.landing.task import SLIM
@@ -306,6 +308,24 @@ def test_markers_of_a_transaction_without_captured_changes_are_left_out(
     harness.topics.put("a", 200, "x")
 
     assert harness.land().topics[T].explained == {"c": 1}
+
+
+@dataclass(eq=False)
+class FilesHarness(LandingHarness):
+    """Its messages are lines of files."""
+
+    def format(self, name: str) -> Format:
+        return FileRows()
+
+
+def test_a_line_without_a_row_is_skipped_and_not_missing(tmp_path: Path) -> None:
+    harness = FilesHarness(tmp_path)
+    head = RowsHead(T, "t/d/h/1.json", "2026_11_23", "05", first=0, at=0, key=("id",))
+    lines = (b'{"id": 1}', b" ", b'{"id": 2}')
+    harness.topics.held["a.db.t"] = [(encode_head(head), line) for line in lines]
+
+    counts = {"messages": 3, "rows": 3}
+    assert harness.land().topics[T] == TopicCounts(counts, counts, {"c": 2, "skipped": 1})
 
 
 def test_messages_without_a_change_and_left_out_rows_balance() -> None:
