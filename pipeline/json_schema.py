@@ -4,7 +4,9 @@ Great Expectations validates each value by `jsonschema`, which matches with Pyth
 pattern such as ``(a+)+$`` may need years for one value, and no other check of the process goes on
 meanwhile. RE2's time grows with the text alone. `suites` puts this module in the place of
 `jsonschema` and `json` in the metrics of ``match_json_schema`` and ``be_json_parseable``, so it has
-the names that are used there. Spark's workers import it by its name.
+the names that are used there. Spark's workers import it by its name. ``be_json_parseable`` takes
+each `Exception` for a text that is no JSON. There that name is `NOT_JSON`, so that a text that is
+JSON, and that Python cannot read, is neither valid nor invalid.
 
 A schema may name another draft for a part of it (``$schema``), and `jsonschema` would then leave
 these keywords out. So only the outermost name is read. A ``$ref`` to another document is never
@@ -32,7 +34,9 @@ from jsonschema.validators import extend, validator_for  # type: ignore[import-u
 from referencing import Registry
 
 __all__ = [
+    "NOT_JSON",
     "SchemaError",
+    "TooManyDigitsError",
     "TooManyReferencesError",
     "ValidationError",
     "list_schema_patterns",
@@ -63,12 +67,18 @@ SAME = (  # keywords whose schemas are for the same value
 )
 UNEVALUATED = {"unevaluatedItems": "items", "unevaluatedProperties": "additionalProperties"}
 """Keywords for which `jsonschema` evaluates each part again at each level, and what to use."""
+NOT_JSON = (ValueError, TypeError)
+"""What `loads` raises of a text that is no JSON, and of what is no text."""
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which RE2 cannot read
 
 
 class TooManyReferencesError(Exception):
     """A value follows more references than a value of its size may."""
+
+
+class TooManyDigitsError(Exception):
+    """A text is JSON as far as it was read, and has a number of more digits than Python reads."""
 
 
 class _Followed(threading.local):
@@ -112,8 +122,21 @@ def validate(instance: Any, schema: Any) -> None:
 
 
 def loads(text: Any) -> Any:
-    """Parse JSON; ValueError for `NaN` and `Infinity`, which only Python reads."""
-    return json.loads(text, parse_constant=_refuse_constant)
+    """Parse JSON.
+
+    Raises:
+        ValueError: *text* is no JSON, as `NaN` and `Infinity` are, which only Python reads.
+        TypeError: it is no text.
+        TooManyDigitsError: whether it is JSON is not known, as after a RecursionError.
+    """
+    return json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_whole)
+
+
+def _parse_whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError as error:
+        raise TooManyDigitsError(f"a number has {len(digits)} digits") from error
 
 
 def _refuse_constant(name: str) -> None:

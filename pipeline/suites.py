@@ -51,6 +51,14 @@ JSON_METRICS = tuple(
     f"great_expectations.expectations.metrics.column_map_metrics.column_values_{name}"
     for name in ("match_json_schema", "json_parseable")
 )
+CAUSES = {
+    "TooManyReferencesError": "a value follows too many `$ref`s of its json_schema; where several"
+    " parts of an `allOf`, `anyOf` or `oneOf` have a `$ref` for the same property, keep one",
+    "TooManyDigitsError": "a value has a number of more digits than Python reads; exclude it with a"
+    " row_condition",
+    "RecursionError": "a value is nested too deeply; exclude it with a row_condition",
+}
+"""Name of an error -> what is said of an expectation that raised it."""
 COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
 ABOUT_NAMES = ("expect_column_to_exist", "expect_table_columns_")
 NEED_ALL_ROWS = frozenset(
@@ -736,12 +744,9 @@ def _concluded(
     if isinstance(result, bool):
         return ExpectationResult(text, result, severity)
     if _raised(result.exception_info):
+        info = str(result.exception_info)
         why = "it raised an error; do its columns exist, and do their types fit?"
-        if "RecursionError" in str(result.exception_info):
-            why = "a value is nested too deeply; exclude it with a row_condition"
-        if "TooManyReferencesError" in str(result.exception_info):
-            why = "a value follows too many `$ref`s of its json_schema; where several parts of an "
-            why += "`allOf`, `anyOf` or `oneOf` have a `$ref` for the same property, keep one"
+        why = next((cause for name, cause in CAUSES.items() if name in info), why)
         return ExpectationResult(f"{text}: {why}", None, severity)
     unexpected = int(result.result.get("unexpected_count") or 0)
     count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
@@ -783,7 +788,7 @@ def _new_context() -> Any:
     logging.getLogger(base.__name__).setLevel(logging.WARNING)  # its import sets another level
     own = import_module("pipeline.json_schema")
     for name in JSON_METRICS:
-        vars(import_module(name)).update(json=own, jsonschema=own)
+        vars(import_module(name)).update(json=own, jsonschema=own, Exception=own.NOT_JSON)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     return context

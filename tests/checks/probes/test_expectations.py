@@ -949,6 +949,38 @@ def test_what_is_no_json_is_unknown(text: str) -> None:
     assert found.met is None
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("[" * 1100 + "]" * 1100, "a value is nested too deeply", id="nested"),
+        pytest.param(
+            '{"n": ' + "1" * 4301 + "}", "a value has a number of more digits than", id="digits"
+        ),
+    ],
+)
+def test_json_that_python_cannot_read_is_unknown_and_says_so(text: str, why: str) -> None:
+    rows = pa.table({"id": [1, 2], "doc": ["{}", text]})
+    asks = [
+        expect("expect_column_values_to_be_json_parseable", column="doc"),
+        expect("expect_column_values_to_match_json_schema", column="doc", json_schema={}),
+    ]
+
+    found = evaluate_rows(rows, TABLE, asks)
+
+    assert [one.met for one in found] == [None, None]
+    assert all(why in one.text for one in found)
+    assert [places for _, places in find_unmet(rows, "shop.orders", asks)] == [None, None]
+
+
+def test_a_text_that_is_no_json_is_named_beside_a_null() -> None:
+    rows = pa.table({"id": [1, 2, 3], "doc": ["{", None, '"a"']})
+    asked = expect("expect_column_values_to_be_json_parseable", column="doc")
+
+    (found,) = evaluate_rows(rows, TABLE, [asked])
+
+    assert (found.met, found.unexpected, found.keys) == (False, 1, (f"{ONE}:1",))
+
+
 OWN = """
 from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.expectation import ColumnMapExpectation
