@@ -374,18 +374,30 @@ def settle_merge(
     return add_entries((*before, *compared))
 
 
-def settle_copied(done: CopiedVersion, settled: int, at: datetime) -> tuple[LedgerEntry, ...]:
+def settle_copied(
+    done: CopiedVersion, settled: int, at: datetime, *, again: bool = False
+) -> tuple[LedgerEntry, ...]:
     """Compare one commit that a copy has followed, *at* now, with what the copy took over of it.
 
     *settled* is the version through which the copy was compared before. What it has followed since
-    then and before *done* was not reported, so it is unknown.
+    then and before *done* was not reported, so it is unknown. If it follows the commit *again*, its
+    rows were counted before: only those that are missing now, or too many, count.
     """
     since, when = done.version - 1, done.at or at
     before = [LandedBatch(since, when, None)] if settled < since else []
     own = [] if done.changed == {} else [LandedBatch(done.version, when, done.changed)]
     merged = MergedBatches(since, done.version, at, done.taken)
     every = Recorded(done.version, done.version)
-    return settle_merge(merged, [*before, *own], every, min(settled, since))
+    found = settle_merge(merged, [*before, *own], every, min(settled, since))
+    if not again:
+        return found
+    return tuple(_without_balanced(one) for one in found if one.missing or one.unknown)
+
+
+def _without_balanced(one: LedgerEntry) -> LedgerEntry:
+    missing = one.missing.items()
+    went_in = {op: rows for op, rows in missing if rows > 0}
+    return replace(one, went_in=went_in, came_out={op: -rows for op, rows in missing if rows < 0})
 
 
 def is_loaded(one: LedgerEntry, load: CopiedVersion) -> bool:

@@ -112,6 +112,8 @@ class CopyWork:
         self, table: Table, was: CopyPosition | None, circumstances: Hashable, *, counted: bool
     ) -> None:
         began = self.clock()
+        if was is not None and was.whole:
+            self.ledger.set_back(self.plan.name, table.name, was)
         try:
             now = self.copying.bring(table, was, counted=counted)
         except LostRaceError as error:

@@ -106,10 +106,13 @@ class CopyReach:
     """The version through which a copy was compared, and the id of its mirror; -1 before any.
 
     No earlier version of Sluice stored the id: then nothing is known of the versions of a mirror.
+    ``highest`` is above ``last`` while a copy that was set back follows versions again: it was
+    compared through that one before.
     """
 
     last: int = -1
     mirror: str = ""
+    highest: int = -1
 
     def covers(self, at: CopyPosition) -> bool:
         """Whether a copy that is *at* this position took over nothing that was not compared."""
@@ -273,12 +276,12 @@ class Ledger:
     def add_copied(
         self, copy: str, table: str, done: Sequence[CopiedVersion], at: datetime
     ) -> None:
-        """Compare what a copy has followed, oldest first; a version that was compared counts once.
+        """Compare what a copy has followed, oldest first.
 
-        A version that was loaded makes good what was missing before it.  Versions of another mirror
-        are not compared with those before: what came between was not reported, so it is unknown.
-        A copy that begins without a load goes on where one of another name ended, and misses what
-        that one lacked.
+        Of a version that it follows again, only what is missing counts. A version that was loaded
+        makes good what was missing before it.  Versions of another mirror are not compared with
+        those before: what came between was not reported, so it is unknown. A copy that begins
+        without a load goes on where one of another name ended, and misses what that one lacked.
         """
         if not done:
             return
@@ -289,18 +292,30 @@ class Ledger:
             if reach.last < 0 and done[0].at is not None:
                 self._take_over(connection, table, hop, at)
             for one in done:
-                settled = reach.last if one.mirror == reach.mirror else -1
+                known = reach if one.mirror == reach.mirror else CopyReach()
+                highest = one.version if one.at is None else max(known.highest, one.version)
                 if one.at is None:
                     self._add(connection, table, hop, new, at)
                     self._add_load(connection, table, hop, one, at)
                     new = []
-                elif one.version > settled:
-                    new += settle_copied(one, settled, at)
-                last = one.version if one.at is None else max(settled, one.version)
-                reach = CopyReach(last, one.mirror)
+                else:
+                    again = one.version <= known.highest
+                    new += settle_copied(one, known.last, at, again=again)
+                reach = CopyReach(one.version, one.mirror, highest)
             self._add(connection, table, hop, new, at)
-            _reach(connection, hop, table, -1, reach.last, mirror=reach.mirror)
+            _reach_copy(connection, hop, table, reach)
         self._note_changed({table})
+        with self._lock:
+            self._reached.setdefault(hop, {})[table] = reach
+
+    def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
+        """Compare again what *copy* follows from *at* on, if it was compared further before."""
+        known, hop = self.copy_reach(copy).get(table, CopyReach()), copy_hop(copy)
+        if known.mirror != at.mirror or known.last <= at.version:
+            return
+        reach = replace(known, last=at.version)
+        with self.database.write() as connection:
+            _reach_copy(connection, hop, table, reach)
         with self._lock:
             self._reached.setdefault(hop, {})[table] = reach
 
@@ -755,7 +770,12 @@ def _recorded_in(row: Row[Any]) -> Recorded:
 
 
 def _copied_in(row: Row[Any]) -> CopyReach:
-    return CopyReach(_integer(row.last), str(row.mirror or ""))
+    last = _integer(row.last)
+    return CopyReach(last, str(row.mirror or ""), max(last, _integer(row.first)))
+
+
+def _reach_copy(connection: Connection, hop: str, table: str, reach: CopyReach) -> None:
+    _reach(connection, hop, table, reach.highest, reach.last, mirror=reach.mirror)
 
 
 def _reach(

@@ -77,6 +77,9 @@ class FakeLedger:
         assert copy == "cache"
         return dict(self.reach)
 
+    def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
+        """Nothing is."""
+
     def add_copied(
         self, copy: str, table: str, done: Sequence[CopiedVersion], at: datetime
     ) -> None:
@@ -401,6 +404,34 @@ def test_rows_that_a_killed_step_did_not_take_are_found_after_it(
     kept.run()
 
     assert kept.states == {LedgerState.RESIDUAL}
+
+
+def test_rows_that_a_copy_loses_while_it_follows_versions_again_are_found(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = FileTarget.write
+
+    def lossy(self: FileTarget, table: CopiedTable, step: CopyStep) -> int:
+        return write(self, table, replace(step, came=(), went=()))
+
+    loaded, path = kept.run(), Path(kept.copy.path)
+    backup = path.read_bytes()
+    kept.lake.play([row(Op.UPDATE, 20, 1, "z")], [row(Op.UPDATE, 30, 2, "y")])
+    last = kept.run()
+    assert kept.states == {LedgerState.BALANCED}
+    path.write_bytes(backup)
+    assert kept.seen == loaded
+    monkeypatch.setattr(FileTarget, "write", lossy)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "add_copied", killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.run()
+    assert kept.seen == loaded
+
+    assert kept.run() == last
+
+    (lost,) = kept.ledger.copy_losses(TABLE.name, "cache").residuals
+    assert [*lost.missing.values()] == [{"u": 2}]
 
 
 def killed(*_: Any) -> None:

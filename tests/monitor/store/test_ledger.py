@@ -23,7 +23,7 @@ from monitor.store import ledger
 from monitor.store.history import HISTORY
 from monitor.store.ledger import KEPT, MOST_RESIDUAL, UNREADABLE, Ledger
 from monitor.store.store import ServiceStore
-from pipeline.copies.copy import CopiedVersion
+from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.minute_counts import MinuteCounts
 from pipeline.model import Account, Hop
 from pipeline.reports import LandingReport, MergeReport, TopicCounts
@@ -541,15 +541,48 @@ def test_a_row_that_a_copy_did_not_take_is_a_residual_of_its_minute_and_of_the_c
     assert (store.ledger.losses(), store.ledger.copy_losses(T, "other")) == ({}, NO_LOSSES)
 
 
-def test_a_version_that_a_copy_follows_again_counts_once(store: ServiceStore) -> None:
+@pytest.mark.parametrize("told", [False, True])
+def test_a_version_that_a_copy_follows_again_is_compared_again_and_counts_once(
+    store: ServiceStore, *, told: bool
+) -> None:
     """It was set back, and begins again at its own position."""
-    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}), follow(5, {"7": {"d": 1}}))
+    four, five = follow(4, {"7": {"u": 2}}), follow(5, {"7": {"d": 1}})
+    copy(store, CopiedVersion(3), four, five)
     before = store.ledger.entries(T, 0, 10**9, ["cache"])
-    copy(store, follow(4, {"7": {"u": 1}}), follow(5, {"7": {"d": 1}}, {}))
-
+    if told:
+        store.ledger.set_back("cache", T, CopyPosition("", 3, 0))
+    copy(store, four)
+    copy(store, five)
     assert store.ledger.entries(T, 0, 10**9, ["cache"]) == before
+
+    copy(store, follow(4, {"7": {"u": 2}}, {"7": {"u": 1}}), five)
     copy(store, follow(6, {"8": {"u": 1}}))
-    assert copied(store) == {7: LedgerState.BALANCED, 8: LedgerState.BALANCED}
+
+    assert copied(store) == {7: LedgerState.RESIDUAL, 8: LedgerState.BALANCED}
+    (lost,) = store.ledger.copy_losses(T, "cache").residuals
+    assert lost.missing == {7: {"u": 1}}
+
+
+def test_a_copy_that_was_set_back_covers_what_it_has_followed_again(store: ServiceStore) -> None:
+    done = [replace(follow(version, {"7": {"u": 1}}), mirror="m") for version in (4, 5, 6)]
+    copy(store, CopiedVersion(3, mirror="m"), *done)
+    at = [CopyPosition("m", version, 0) for version in range(3, 7)]
+
+    def covered() -> list[bool]:
+        reach = store.ledger.copy_reach("cache")[T]
+        stored = Ledger(store.database).copy_reach("cache")[T]
+        return [reach.covers(one) and stored.covers(one) for one in at]
+
+    assert covered() == [True] * 4
+    store.ledger.set_back("cache", T, at[3])
+    store.ledger.set_back("cache", T, replace(at[0], mirror="another"))
+    assert covered() == [True] * 4
+    store.ledger.set_back("cache", T, at[0])
+    assert covered() == [True, False, False, False]
+    copy(store, done[0])
+    assert covered() == [True, True, False, False]
+    copy(store, done[2])  # a report is missing
+    assert LedgerState.UNKNOWN in copied(store).values()
 
 
 def test_versions_that_a_copy_followed_without_a_report_are_unknown(store: ServiceStore) -> None:
@@ -568,7 +601,6 @@ def test_versions_of_a_rebuilt_mirror_whose_load_was_not_reported_are_compared(
     one, two = follow(1, {"8": {"c": 5}}, {}), follow(2, {"9": {"c": 5}}, {"9": {"c": 1}})
     copy(store, replace(one, mirror="new"))
     copy(store, replace(two, mirror="new"))
-    copy(store, replace(one, mirror="new"))  # it was set back
 
     lost = store.ledger.copy_losses(T, "cache").residuals
     assert [one.missing for one in lost] == [{8: {"c": 5}, 9: {"c": 4}}]
@@ -697,7 +729,7 @@ def test_a_change_log_that_was_put_back_says_nothing_of_copies(store: ServiceSto
     copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}))
     land(store, 1)
 
-    copy(store, follow(4, {"7": {"u": 1}}, {}), follow(5, {"8": {"u": 1}}))
+    copy(store, follow(4, {"7": {"u": 1}}), follow(5, {"8": {"u": 1}}))
 
     assert copied(store) == {7: LedgerState.BALANCED, 8: LedgerState.BALANCED}
 

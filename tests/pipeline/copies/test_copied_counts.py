@@ -229,9 +229,11 @@ def test_a_lost_row_is_a_residual_of_its_minute_and_op(
     taken = {key: dict(own) for key, own in changed.items()}
     taken[minute][op] -= 1
 
-    found = settle_copied(CopiedVersion(5, NOW, changed, taken), 4, LATER)
+    done = CopiedVersion(5, NOW, changed, taken)
+    found, again = settle_copied(done, 4, LATER), settle_copied(done, 4, LATER, again=True)
 
-    assert missing(found) == {int(minute or FIRST): {op: 1}}
+    assert missing(found) == missing(again) == {int(minute or FIRST): {op: 1}}
+    assert [(one.went_in, one.came_out) for one in again] == [({op: 1}, {})]
 
 
 @given(COUNTS, st.integers(-1, 3))
