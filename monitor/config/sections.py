@@ -19,6 +19,7 @@ address.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -44,7 +45,13 @@ from pipeline import collectors, plugins
 from pipeline.copies.copy import Copy, find_copy, known_copies
 from pipeline.errors import ConfigError
 from pipeline.invariants.invariant import Invariant, find_invariant, known_invariants
-from pipeline.settings import InvariantRule, SourceSettings, StandardRule
+from pipeline.settings import (
+    InvariantRule,
+    SourceSettings,
+    StandardRule,
+    address_of,
+    is_loopback,
+)
 from pipeline.standards.standard import RestingStandard, Standard, find_standard, known_standards
 from pipeline.standards.table_standards import ALL, hides_values
 
@@ -62,7 +69,7 @@ def build_copy_plans(raw: Any, folder: Path) -> tuple[tuple[CopyPlan, ...], list
     if not isinstance(raw, Mapping | None):
         return (), [f"copies: {_MUST}"]
     found: list[CopyPlan] = []
-    faults: list[str] = []
+    faults: list[str] = list(_twice_named(raw or {}))
     for name, section in (raw or {}).items():
         made, wrong = _plan(str(name), section, folder)
         found += [made] if made is not None else []
@@ -133,15 +140,31 @@ def _unreachable(copy: Copy) -> Iterator[str]:
 
 def _colliding(found: list[CopyPlan]) -> Iterator[str]:
     """Yield copies that would overwrite each other."""
-    places: dict[str, str] = {}
+    places: dict[str, CopyPlan] = {}
     for one in found:
-        other = places.setdefault(one.copy.place, one.name)
-        if other != one.name:
-            fault = (
-                f"copy {other} also writes to {one.copy.place}; use a target of its own"
-                " for each copy"
-            )
-            yield f"copies.{one.name}: {fault}"
+        other, place = places.setdefault(_spell_place(one.copy), one), one.copy.place
+        if other is not one:
+            named = "" if other.copy.place == place else f", which it calls {other.copy.place}"
+            fault = f"copy {other.name} also writes to {place}{named}"
+            yield f"copies.{one.name}: {fault}; use a target of its own for each copy"
+
+
+def _spell_place(copy: Copy) -> str:
+    """Where *copy* writes, alike for each spelling of its host; the DNS is not asked."""
+    host = str(getattr(copy, "host", ""))
+    return copy.place.replace(f"//{host}", f"//{_spell_host(host)}", 1) if host else copy.place
+
+
+def _spell_host(host: str) -> str:
+    name = host.lower().removesuffix(".")
+    return "localhost" if is_loopback(name) else str(address_of(name) or name)
+
+
+def _twice_named(raw: Mapping[Any, Any]) -> Iterator[str]:
+    """Yield names that two keys have: to YAML, the number 0x1 and the text "1" are two."""
+    for name, count in Counter(map(str, raw)).items():
+        if count > 1:
+            yield f"copies.{name}: {count} keys are read as the copy name {name!r}; rename one"
 
 
 def build_named(

@@ -153,6 +153,11 @@ def test_each_copy_is_its_kind_with_its_fields(
             ),
             id="one place for two",
         ),
+        pytest.param(
+            f"0x1: {{{PG}, tables: x.y}}\n  '1': {{{PG}, tables: x.y, port: 5433}}",
+            "copies.1: 2 keys are read as the copy name '1'; rename one",
+            id="one name for two",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_by_its_place(tmp_path: Path, section: str, fault: str) -> None:
@@ -160,6 +165,44 @@ def test_what_is_wrong_is_told_by_its_place(tmp_path: Path, section: str, fault:
         copies(tmp_path, section)
 
     assert fault in str(told.value)
+
+
+REDIS = "kind: redis, tables: x.y, prefix: s, host"
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "place"),
+    [
+        ("Cache.example", "cache.example", "redis://cache.example:6379/0/s"),
+        ("cache.example.", "cache.example", "redis://cache.example:6379/0/s"),
+        ("localhost", "127.0.0.1", "redis://127.0.0.1:6379/0/s"),
+        ("127.0.0.1", "'::1'", "redis://::1:6379/0/s"),
+        ("'::ffff:10.0.0.1'", "10.0.0.1", "redis://10.0.0.1:6379/0/s"),
+    ],
+)
+def test_two_spellings_of_a_host_are_one_place(
+    tmp_path: Path, host: str, other: str, place: str
+) -> None:
+    with pytest.raises(ConfigError) as told:
+        copies(tmp_path, f"\n  a: {{{REDIS}: {host}}}\n  b: {{{REDIS}: {other}}}")
+
+    called = place.replace(other.strip("'"), host.strip("'"))
+    why = f"copy a also writes to {place}, which it calls {called}; use a target of its own"
+    assert f"copies.b: {why}" in str(told.value)
+
+
+def test_copies_of_one_host_may_have_places_of_their_own(tmp_path: Path) -> None:
+    found = copies(
+        tmp_path,
+        f"""
+  a: {{{REDIS}: s}}
+  b: {{{REDIS}: S, port: 6380}}
+  c: {{{REDIS}: s, database: 1}}
+  d: {{{REDIS}: s2}}
+""",
+    )
+
+    assert [one.copy.place for one in found][:2] == ["redis://s:6379/0/s", "redis://S:6380/0/s"]
 
 
 def test_a_route_may_name_a_copy_that_there_is(tmp_path: Path) -> None:
