@@ -15,6 +15,10 @@ from monitor.cli.client import get_list, get_mapping, service_address
 from monitor.cli.options import UNKNOWN, cut_option, cut_parameter, service_options
 from monitor.display_text import say
 
+NEW_BASE = ("completeness", "inversions", "schema")
+"""Checks that name no rows; a new base of the table ends what they found."""
+NOT_WAIVED = "completeness"  # its waiver opens the gate with rows still missing
+
 
 @click.command("explain")
 @click.argument("table")
@@ -90,12 +94,15 @@ def _check(one: dict[str, Any], history: list[dict[str, Any]]) -> str:
 
 def _repairs(incidents: list[dict[str, Any]], table: str) -> dict[str, str]:
     """Return check -> the command that repairs its finding in *table*."""
-    return {
+    from monitor.row_selection import NAMING  # noqa: PLC0415  - loads Arrow
+
+    base = f"sluice bootstrap {shlex.quote(table)} --reason ..."
+    return dict.fromkeys(NEW_BASE, base) | {
         member["check"]: f"sluice repair {shlex.quote(table)} --incident {one['id']} --reason ..."
         for one in incidents
         if one["kind"] == "lost"
         for member in one["failing"]
-        if member["table"] == table
+        if member["table"] == table and member["check"] in NAMING
     }
 
 
@@ -111,10 +118,10 @@ def _automatic(incidents: list[dict[str, Any]], table: str) -> list[str]:
 
 def _fix(reason: dict[str, Any], repairs: Mapping[str, str]) -> str:
     """Return the commands for *reason*: the repair first, the waiver last."""
-    failed = reason["code"] == "check_failed"
-    fixes = [fix for check, fix in repairs.items() if failed and check in reason["text"]]
+    check = reason["text"].partition(":")[0] if reason["code"] == "check_failed" else ""
+    fixes = [repairs[check]] if check in repairs else []
     id_ = reason["id"] and shlex.quote(reason["id"])  # names may contain quotes and blanks
-    fixes += [f"sluice waive {id_} --reason ..."] if id_ else []
+    fixes += [f"sluice waive {id_} --reason ..."] if id_ and check != NOT_WAIVED else []
     return f"  ({'; or, to ignore it: '.join(fixes)})" if fixes else ""
 
 

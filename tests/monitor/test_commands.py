@@ -304,23 +304,53 @@ def test_f128_explain_offers_the_repair_first_and_the_waiver_last(
     assert repair < line.index("sluice waive ")
 
 
-def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
-    service, id_ = FastAPI(), 'schema:d.a "b" $HOME@7'
-    reason = {"code": "shards_differ", "text": "no", "id": id_}
+def explain_reason(code: str, text: str, id_: str, *failing: str) -> str:
+    """What `sluice explain t` shows of this reason, with *failing* checks of an incident."""
+    reason = {"code": code, "text": text, "id": id_}
     about = {"table": "t", "stage": "mirror", "cut": "now", "state": "blocked", "eta": None}
     answer = {**about, "reasons": [reason], "hops": []}
+    members = [{"table": "t", "check": check} for check in failing]
+    incident = {"id": "a1", "kind": "lost", "failing": members}
+    service = FastAPI()
     service.get("/v1/gate")(lambda: {"state": "blocked", "tables": [answer]})
     service.get("/v1/verdicts")(lambda: [])
     service.get("/v1/tables")(lambda: [])
-    service.get("/v1/incidents")(lambda: [])
+    service.get("/v1/incidents")(lambda: [incident])
     service.get("/v1/checks")(lambda: [{"check": "day_counts", "why": "no date column is chosen"}])
     with serving(service) as address:
-        result = CliRunner().invoke(explain.COMMAND, ["t", "--server", address])
+        return CliRunner().invoke(explain.COMMAND, ["t", "--server", address]).output
 
-    shown = result.output.partition("(sluice ")[2].partition(" --reason")[0]
+
+def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
+    id_ = 'schema:d.a "b" $HOME@7'
+
+    output = explain_reason("shards_differ", "no", id_)
+
+    shown = output.partition("(sluice ")[2].partition(" --reason")[0]
     assert shlex.split(shown) == ["waive", id_]
-    assert "checks: none has run yet" in result.output
-    assert "\n  day_counts: no verdict yet, no date column is chosen\n" in result.output
+    assert "checks: none has run yet" in output
+    assert "\n  day_counts: no verdict yet, no date column is chosen\n" in output
+
+
+BASE, REPAIR = "sluice bootstrap t --reason ...", "sluice repair t --incident a1 --reason ..."
+WAIVE = "or, to ignore it: sluice waive x --reason ..."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("range_counts: as schema says", f"{REPAIR}; {WAIVE}", id="names rows"),
+        pytest.param("schema: of range_counts", f"{BASE}; {WAIVE}", id="names none"),
+        pytest.param("completeness: 1 transactions", BASE, id="must not be waived"),
+        pytest.param("mine: as range_counts says", WAIVE.split(": ")[1], id="of a plug-in"),
+    ],
+)
+def test_explain_offers_what_ends_the_finding_of_a_check(text: str, shown: str) -> None:
+    failing = ("completeness", "mine", "range_counts", "schema")
+
+    output = explain_reason("check_failed", text, "x", *failing)
+
+    assert f"  check_failed: {text}  ({shown})\n" in output
 
 
 @pytest.mark.parametrize(
