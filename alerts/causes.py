@@ -32,6 +32,7 @@ KINDS: Mapping[str, AlertKind] = {
     "lag": AlertKind.LATE,
     "image": AlertKind.LATE,
     "copy": AlertKind.LATE,
+    "copy_ledger": AlertKind.LOST,
     "disagreement": AlertKind.SUSPECT,
     "snapshot_again": AlertKind.SUSPECT,
     "gap": AlertKind.BLOCKED,

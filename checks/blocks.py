@@ -407,13 +407,15 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
     yield from _of_ledger(table.name, inputs.copy_losses, LOAD_AGAIN)
 
 
-LOAD_AGAIN = "a new load of the copy closes it (docs/runbooks/lost.md#copy)"
+LOAD_AGAIN = "a new load of the copy closes it (docs/runbooks/lost.md#copy_ledger)"
 
 
-def explain_copy_losses(table: str, losses: TableLosses, waived: Collection[str]) -> str:
-    """Why rows of a copy are known to be missing that no waiver covers; empty if none are."""
+def find_copy_losses(
+    table: str, losses: TableLosses, waived: Collection[str]
+) -> tuple[Reason, ...]:
+    """Return the reasons why rows of a copy are known to be lost, without those in *waived*."""
     found = _of_ledger(table, losses, LOAD_AGAIN)
-    return next((one.text for one in found if one.id not in waived), "")
+    return tuple(one for one in found if one.id not in waived)
 
 
 def _of_ledger(table: str, losses: TableLosses, advice: str) -> Iterator[Reason]:

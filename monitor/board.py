@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from alerts.model import Incident
 from checks.blocks import StateSince
-from checks.model import Verdict, Verified
+from checks.model import Reason, Verdict, Verified
 from checks.readiness import Readiness, ReadinessState
 from pipeline.backfill_state import RowSelection
 from pipeline.image import Image
@@ -28,15 +28,15 @@ STALE = timedelta(seconds=60)
 class CopyView:
     """One copy of a table: how far it is behind the mirror, and whether it may be read.
 
-    ``day`` answers for the end of yesterday; ``hold`` is there while the copy is held. ``lost``
-    says which rows of its mirror it is known to lack; empty if none.
+    ``day`` answers for the end of yesterday; ``hold`` is there while the copy is held. ``losses``
+    are the residuals of its ledger that no waiver covers.
     """
 
     name: str
     hop: HopLag
     day: Readiness
     hold: Hold | None = None
-    lost: str = ""
+    losses: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from checks.blocks import (
     Inputs,
     StateSince,
     TableState,
-    explain_copy_losses,
     find_blocks,
+    find_copy_losses,
     present_claims,
 )
 from checks.model import Verdict
@@ -34,7 +34,7 @@ from monitor.observe.progress import FirstLandings, landings_by_table
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.service_state import ServiceState
-from monitor.observe.system_checks import COPY, IMAGE, Component, of_copies, of_image
+from monitor.observe.system_checks import IMAGE, OF_COPIES, Component, of_copies, of_image
 from monitor.observe.table_states import Found, TableStates, find_retired
 from monitor.observe.tables import MergeDemand, TableRegistry
 from monitor.runtime import RequestPriority
@@ -243,8 +243,8 @@ class Cycle:
         answers |= {Question(Stage.COPY, one.cut, n): one for n, (_, one) in copies.items()}
         self.assessor.settle(inputs, answers, {name: one for name, (one, _) in copies.items()})
         views = tuple(self._copy_views(table.name, copies))
-        late = of_copies(table.name, views, budget, inputs.lags.at)
-        verdicts = (*self._verdicts(inputs, day, parts, first), *([late] if late else []))
+        copied = of_copies(table.name, views, budget, inputs.lags.at)
+        verdicts = (*self._verdicts(inputs, day, parts, first), *copied)
         seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}
         shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
         view = TableView(
@@ -267,8 +267,8 @@ class Cycle:
         holds = self.copies(table)
         for name, (inputs, answer) in copies.items():
             hop = next(one for one in inputs.lags.hops if one.hop is Hop.COPY)
-            lost = explain_copy_losses(table, inputs.copy_losses, inputs.waived)
-            yield CopyView(name, hop, answer, holds.get(name), lost)
+            losses = find_copy_losses(table, inputs.copy_losses, inputs.waived)
+            yield CopyView(name, hop, answer, holds.get(name), losses)
 
     def _dated(self, view: TableView) -> TableView:
         """The view, and since when its table is in the state it is in."""
@@ -324,7 +324,7 @@ class Cycle:
         def watched(member: Member) -> bool:
             if self.roster.table(member.table) is None:
                 return member in others
-            if member.check == COPY:
+            if member.check in OF_COPIES:
                 return bool(self.copies(member.table))
             if member.check == IMAGE:
                 return self.image_due(member.table) is not None

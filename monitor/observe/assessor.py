@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 import structlog
 
-from checks.blocks import Inputs, Pause, explain_copy_losses
+from checks.blocks import Inputs, Pause, find_copy_losses
 from checks.certificate import CertificateBasis, revoke_lost
 from checks.ledger import NO_LOSSES, TableLosses
 from checks.model import Reason
@@ -290,7 +290,7 @@ class Assessor:
         self, table: str, *, copies: Iterable[str], waived: frozenset[str]
     ) -> frozenset[str]:
         found = ((name, self.copy_losses(table, name)) for name in copies)
-        return frozenset(name for name, one in found if explain_copy_losses(table, one, waived))
+        return frozenset(name for name, one in found if find_copy_losses(table, one, waived))
 
     def decided(
         self, question: Question, table: Table, look: Sampling, facts: RoundFacts

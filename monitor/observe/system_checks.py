@@ -8,7 +8,7 @@ A dead-lettered notification counts until it is waived. The waiver covers all th
 dead-lettered before it too.
 
 A copy that is held, late or incomplete affects only its own readers, so the answers of the table
-do not rest on it.
+do not rest on it. Rows that it lost are a check of their own: a new load ends them, and no hold.
 
 A missing image is not reported for a day that ended before its table had a base or before this
 service ran. It is reported if an older image shows that images are made. A missed image stays
@@ -27,7 +27,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from alerts.outbox import ChannelHealth
 from alerts.round import AlertSettings, Round, settle_round
 from checks.blocks import Inputs, Pause, rule_pause_length
 from checks.ledger import LEDGER
-from checks.model import MOST_KEYS, FailKind, Outcome, Reason, Ruling, Verdict
+from checks.model import MOST_KEYS, Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
 from monitor.board import STALE, Board, ChannelView, CopyView, CurrentBoard, DiskView, FirstLanding
 from monitor.config.model import DiskSettings
@@ -365,28 +365,38 @@ def _problems(name: str, standing: ChannelHealth, backlog: Backlog, now: datetim
         )
 
 
-COPY = "copy"  # the check
-_LOST = "residual"  # its code while the ledger misses rows of a copy
+COPY = "copy"  # the check whether copies follow their mirror
+COPY_LEDGER = "copy_ledger"  # the check whether they took over each row that merges changed
+OF_COPIES = (COPY, COPY_LEDGER)
 
 
 def of_copies(
-    table: str, copies: Iterable[CopyView], budget: timedelta, at: datetime
-) -> Verdict | None:
-    """What is wrong with the first of them, and rows that are lost before all else; None without.
+    table: str, copies: Sequence[CopyView], budget: timedelta, at: datetime
+) -> Iterator[Verdict]:
+    """Whether they follow their mirror, and whether one has lost rows; nothing without copies.
 
     A copy that does not answer is a failed component, and only unknown here.
     """
-    found = [_ruling(one, budget) for one in copies]
-    if not found:
-        return None
+    if copies:
+        followed = _join_rulings([_ruling(one, budget) for one in copies])
+        yield Verdict(table, COPY, followed, at)
+        lost = [
+            replace(loss, text=f"copy {one.name}: {loss.text}")
+            for one in copies
+            for loss in one.losses
+        ]
+        yield Verdict(table, COPY_LEDGER, _standing(lost), at)
+
+
+def _join_rulings(rulings: Sequence[Ruling]) -> Ruling:
+    """Join one ruling for each copy: the gravest, and how many others fail."""
     order = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.PASS)
-    worst = min(found, key=lambda one: (one.code != _LOST, order.index(one.outcome)))
-    return Verdict(table, COPY, worst, at, kind=FailKind.LOST if worst.code == _LOST else None)
+    worst = min(rulings, key=lambda one: order.index(one.outcome))
+    rest = sum(one.outcome is Outcome.FAIL for one in rulings) - 1
+    return replace(worst, reason=f"{worst.reason} (and {rest} more)") if rest > 0 else worst
 
 
 def _ruling(one: CopyView, budget: timedelta) -> Ruling:
-    if one.lost:
-        return Ruling(Outcome.FAIL, f"copy {one.name}: {one.lost}", _LOST)
     if one.hold is not None:
         return Ruling(Outcome.FAIL, f"copy {one.name}: {one.hold.detail}", one.hold.reason)
     if isinstance(one.hop.lag, Missing):

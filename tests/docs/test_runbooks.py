@@ -11,7 +11,7 @@ from alerts.model import AlertKind, Event, Incident, IncidentState, Notice, Seve
 from checks import run as probes
 from checks.model import Outcome, Ruling, Verdict
 from grafana.generate import rules
-from monitor.observe.system_checks import CHECKS, FIRST_LANDING
+from monitor.observe.system_checks import CHECKS, FIRST_LANDING, IMAGE, OF_COPIES
 from tests.docs.markdown import ROOT, anchors
 
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -32,7 +32,9 @@ def checks_of_parts() -> set[str]:
     }
 
 
-CAN_FAIL = sorted({*probes.probe_names(), *CHECKS, FIRST_LANDING, *checks_of_parts()})
+CAN_FAIL = sorted(
+    {*probes.probe_names(), *CHECKS, FIRST_LANDING, IMAGE, *OF_COPIES, *checks_of_parts()}
+)
 CAN_BE_UNKNOWN = sorted({*probes.probe_names(), "lag", "collected"})
 
 

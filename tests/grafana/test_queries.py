@@ -17,7 +17,7 @@ from checks.model import Outcome, Ruling, Verdict, Verified
 from checks.readiness import ReadinessState
 from demo.processes import wait_until
 from monitor.board import BackfillView, Board, CopyView, TableView
-from monitor.observe.system_checks import IMAGE
+from monitor.observe.system_checks import IMAGE, OF_COPIES
 from monitor.web.metrics import CONTENT_TYPE, encode_metrics
 from pipeline.image import Image
 from pipeline.lags.lag import HopLag
@@ -29,7 +29,7 @@ from tests.grafana.prometheus import Prometheus, scraping
 from tests.monitor import boards
 
 SOON = timedelta(minutes=4)
-KINDS_OF_ITS_OWN = ("lag", "hold", "gap", "disagreement", IMAGE)
+KINDS_OF_ITS_OWN = ("lag", "hold", "gap", "disagreement", IMAGE, *OF_COPIES)
 
 
 def _now() -> datetime:
@@ -56,6 +56,7 @@ def _full() -> Board:
             ("shop.users", "collection"): 2,
             ("shop.users", "landing"): 4,
             ("shop.users", "merge"): 3,
+            ("shop.users", "copy:cache"): 1,
             (boards.LOST.table.name, "merge"): 0,
         },
     )

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from alerts.causes import find_cause
 from alerts.model import AlertKind
 from checks.model import Outcome
 from monitor.commands import explain
@@ -46,6 +46,10 @@ class FakeCopy:
         if self.silent:
             raise UnreachableError("redis://h: timed out")
         return dict(self.kept)
+
+    def stand_still(self) -> None:
+        """Be held until its store is altered."""
+        self.hold = HELD
 
     def catch_up(self) -> None:
         """Hold what the mirror of users holds."""
@@ -270,33 +274,21 @@ def test_one_that_stands_still_or_is_late_is_said(rig: Rig, copy: FakeCopy) -> N
     minute = timedelta(minutes=1)
 
     told = [
-        of_copies(USERS, found, minute, rig.now)
-        for found in ([good], [good, late], [unknown], [good, replace(good, hold=HELD)], [])
+        {one.check: one.ruling for one in of_copies(USERS, found, minute, rig.now)}
+        for found in ([good], [good, late], [unknown], [late, replace(good, hold=HELD)], [])
     ]
 
-    found = [None if one is None else (one.ruling.outcome, one.ruling.code) for one in told]
+    found = [(one["copy"].outcome, one["copy"].code) for one in told[:-1]]
     fail = Outcome.FAIL
     assert found == [
         (Outcome.PASS, ""),
         (fail, "late"),
         (Outcome.UNKNOWN, "not_yet"),
-        (fail, "copy_columns"),
-        None,
+        (fail, "late"),
     ]
-
-
-def test_rows_that_a_copy_lost_are_lost_whatever_else_is_wrong(rig: Rig, copy: FakeCopy) -> None:
-    rig.watch()
-    (good,) = rig.view(USERS).copies
-    late = replace(good, hop=replace(good.hop, lag=timedelta(hours=1)))
-    lost = replace(good, lost="2 rows went in and did not come out", hold=HELD)
-
-    told = [
-        of_copies(USERS, ones, timedelta(minutes=1), rig.now) for ones in ([late, lost], [late])
-    ]
-
-    found = [(cause.kind, one.ruling.code) for one in told if one and (cause := find_cause(one))]
-    assert found == [(AlertKind.LOST, "residual"), (AlertKind.LATE, "late")]
+    assert told[3]["copy"].reason.endswith(" (and 1 more)")
+    assert {one["copy_ledger"].outcome for one in told[:-1]} == {Outcome.PASS}
+    assert told[-1] == {}
 
 
 def test_status_and_explain_say_how_copies_stand(rig: Rig, copy: FakeCopy) -> None:
@@ -407,8 +399,9 @@ def test_rows_that_a_copy_lacks_are_an_incident_that_a_waiver_ends(
     waiver = lose_row_of_copy(rig)
     rig.round()
     copy.catch_up()
-    (found,) = [one for one in rig.store.incidents.open() if one.cause.check == "copy"]
+    (found,) = [one for one in rig.store.incidents.open() if one.cause.check == "copy_ledger"]
     assert found.cause.subject == USERS
+    assert found.ruling.keys == (waiver,)
     assert [one for one in rig.store.incidents.open() if one.cause.check == "ledger"] == []
     metric = f'sluice_ledger_residual_rows{{table="{USERS}",hop="copy:cache"}} 1.0'
     assert metric in encode_metrics(rig.current.board, rig.now).decode()
@@ -417,9 +410,53 @@ def test_rows_that_a_copy_lacks_are_an_incident_that_a_waiver_ends(
     assert rig.client.post("/v1/waivers", json=told).status_code == 201
     rig.round()
 
-    assert [one for one in rig.store.incidents.open() if one.cause.check == "copy"] == []
+    assert [one for one in rig.store.incidents.open() if one.cause.check == "copy_ledger"] == []
     copy.catch_up()
     assert ask_copy_gate(rig)[0] == 200
+
+
+@pytest.mark.parametrize("first", ["lost", "held"])
+def test_a_loss_and_a_standstill_of_a_copy_are_incidents_that_end_alone(
+    rig: Rig, copy: FakeCopy, first: str
+) -> None:
+    lose = partial(lose_row_of_copy, rig)
+    steps = (lose, copy.stand_still) if first == "lost" else (copy.stand_still, lose)
+    for step in steps:
+        step()
+        rig.round()
+    both = [(AlertKind.LATE, "copy"), (AlertKind.LOST, "copy_ledger")]
+    assert open_of_copies(rig) == both
+    for incident in rig.store.incidents.open():
+        assert incident.ruling.reason.count("alter it") == (incident.cause.check == "copy")
+
+    copy.hold = None
+    copy.catch_up()
+    rig.watch()
+    assert open_of_copies(rig) == both[1:]
+
+    copy.stand_still()
+    rig.store.ledger.add_copied(
+        "cache", USERS, [CopiedVersion(rig.lake.mirrors[USERS].version)], rig.now
+    )
+    rig.round()
+    assert open_of_copies(rig) == both[:1]
+
+
+def test_a_loss_in_one_copy_does_not_hide_that_another_is_held(rig: Rig, copy: FakeCopy) -> None:
+    other = Hold("copy:serving:shop.users", USERS, "copy_columns", "alter it")
+    rig.watcher.sampler.copies = dict.fromkeys(("cache", "serving"), copy.positions)
+    rig.cycle.copies = lambda table: {"cache": None, "serving": other} if table == USERS else {}
+    lose_row_of_copy(rig)
+
+    rig.round()
+
+    assert open_of_copies(rig) == [(AlertKind.LATE, "copy"), (AlertKind.LOST, "copy_ledger")]
+
+
+def open_of_copies(rig: Rig) -> list[tuple[AlertKind, str]]:
+    """Kind and check of each open incident of a copy."""
+    found = [one.cause for one in rig.store.incidents.open() if one.cause.check.startswith("copy")]
+    return sorted((one.kind, one.check) for one in found)
 
 
 @pytest.mark.parametrize("ahead", [timedelta(), timedelta(hours=1)])
