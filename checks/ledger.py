@@ -355,7 +355,7 @@ def settle_merge(
         and merged.batch <= recorded.last
     )
     if merged.counts is None or not read or len(counts) < len(covered):
-        return _unknown([*landed, LandedBatch(merged.batch, merged.at, merged.counts)])
+        return leave_unknown([*landed, LandedBatch(merged.batch, merged.at, merged.counts)])
     last = covered[-1].at if covered else merged.at
     went_in = _dated(add_counts(counts), last)
     came_out, terms = _dated(merged.counts, last), _dated(merged.explained or {}, last)
@@ -370,7 +370,7 @@ def settle_merge(
         )
         for minute in {*went_in, *came_out}
     )
-    before = _unknown(one for one in landed if one.batch <= merged.since)
+    before = leave_unknown(one for one in landed if one.batch <= merged.since)
     return add_entries((*before, *compared))
 
 
@@ -434,6 +434,15 @@ def count_in_flight(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
     )
 
 
+def leave_unknown(batches: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
+    """Entries of batches that are compared with no merge: their minutes are unknown."""
+    return add_entries(
+        LedgerEntry(minute, unknown=True, batch=one.batch)
+        for one in batches
+        for minute in _dated(one.counts or {NO_MINUTE: {}}, one.at)
+    )
+
+
 def add_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     """Add up entries of the same minute, in the order in which they were compared; ascending.
 
@@ -448,14 +457,6 @@ def add_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
 def minute_of(instant: datetime) -> int:
     """Return the minute of *instant*, as an entry counts it."""
     return int(instant.timestamp() // _SECONDS)
-
-
-def _unknown(batches: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
-    return add_entries(
-        LedgerEntry(minute, unknown=True, batch=one.batch)
-        for one in batches
-        for minute in _dated(one.counts or {NO_MINUTE: {}}, one.at)
-    )
 
 
 def _dated(counts: MinuteCounts, at: datetime) -> dict[int, Counts]:

@@ -140,6 +140,7 @@ class App:
         looked_back_on = [plan.name for plan in self.config.plans if looks_back(plan.probe)]
         try:
             self.store.prune(self.clock(), looked_back_on)
+            self.observers.give_up_removed_tables()
         finally:
             collect_garbage()
 

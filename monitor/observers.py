@@ -21,13 +21,14 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.sampler import AskCopy, Sampler, Watcher, sync_positions
 from monitor.observe.source_inventory import SourceInventory
-from monitor.observe.table_states import TableStates
+from monitor.observe.table_states import TableStates, find_configured
 from monitor.observe.tables import TableRegistry
 from monitor.observe.verdicts import LatestVerdicts
 from monitor.spark.requests import SparkLooks
 from monitor.store.holds import HoldRegistry
 from monitor.store.store import ServiceStore
 from pipeline.build import open_collector, open_source
+from pipeline.model import Missing
 from pipeline.settings import SourceSettings
 
 LOOK_AGE = timedelta(seconds=2)
@@ -98,6 +99,15 @@ class Observers:
             dated_columns=self.census.dated,
             plans=self.config.plans,
         )
+
+    def give_up_removed_tables(self) -> None:
+        """Let the ledger wait for no merge of a table that is not configured any more."""
+        checkpoint = self.watcher.look(LOOK_AGE, ()).checkpoint
+        if isinstance(checkpoint, Missing):
+            return
+        newest, sources = checkpoint.value, {one.name for one in self.config.sources}
+        kept = find_configured(newest, self.roster.router, sources)
+        self.store.ledger.give_up_removed(newest.lane, kept, newest.batch, self.clock())
 
     def close(self) -> None:
         """Close the connections to sources and collectors."""

@@ -104,6 +104,19 @@ def find_retired(
     return {name: one for name, one in gone.items() if name not in there}
 
 
+def find_configured(
+    checkpoint: Checkpoint, router: Router, sources: Collection[str]
+) -> frozenset[str]:
+    """Tables with a shard that is configured, whether it is still there or was dropped."""
+    return frozenset(
+        name
+        for shard, table in checkpoint.shards.items()
+        if shard.source in sources and (now := router.table(shard.name)) is not None
+        for name in (table, now)
+        if name is not None
+    )
+
+
 def _gone(shard: Shard, checkpoint: Checkpoint, router: Router, sources: Collection[str]) -> str:
     if shard.source not in sources:
         return f"source {shard.source} is no longer in the config"

@@ -60,6 +60,7 @@ from checks.ledger import (
     group_residuals,
     is_copy_hop,
     is_loaded,
+    leave_unknown,
     minute_of,
     settle_copied,
     settle_landing,
@@ -493,6 +494,38 @@ class Ledger:
             gone += self._forget_copies(self.copies)
         self._note_changed(None)
         return gone
+
+    def give_up_removed(self, lane: str, kept: Collection[str], through: int, at: datetime) -> int:
+        """Give up batches up to *through* of tables that are not *kept*: nothing merges them.
+
+        Their minutes are unknown, and so is what a merge reads again of them, if a table comes
+        back.  What is missing stays.  Returns how many batches there were.
+        """
+        old = and_(ledger_open.c.lane == lane, ledger_open.c.batch <= through)
+        with self.database.read() as connection:
+            waiting = {*connection.scalars(select(ledger_open.c.table).where(old).distinct())}
+        removed, gone = sorted(waiting - {*kept}), 0
+        for table in removed:
+            while some := self._give_up_table(lane, table, through, at):
+                gone += some
+        self._note_changed(removed)
+        return gone
+
+    def _give_up_table(self, lane: str, table: str, through: int, at: datetime) -> int:
+        """Give up the oldest batches of *table*, few at once; return how many."""
+        own = and_(ledger_open.c.lane == lane, ledger_open.c.table == table)
+        batch = ledger_open.c.batch
+        with self.database.write() as connection:
+            oldest = select(batch).where(own, batch <= through).order_by(batch).limit(_COMPARED)
+            numbers = connection.scalars(oldest).all()
+            if not numbers:
+                return 0
+            some = and_(own, batch <= numbers[-1])
+            self._add(connection, table, Hop.MERGE, leave_unknown(self._open(some)), at)
+            connection.execute(delete(ledger_open).where(some))
+            settled = max(self._recorded(lane, table).last, numbers[-1])
+            _reach(connection, lane, table, -1, settled)
+        return len(numbers)
 
     def _forget_copies(self, kept: Collection[str]) -> int:
         """Forget the copies that are not *kept*, but for what they lack: they may come back."""

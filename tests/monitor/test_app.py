@@ -16,13 +16,18 @@ from monitor import app as wiring
 from monitor.app import App
 from monitor.board import NextStep
 from monitor.config.file import parse_config
+from monitor.observe.sampler import Sampling
 from monitor.schedule import Running
 from monitor.store.alerts import Waiver
 from monitor.store.store import ServiceStore
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import UnreachableError
+from pipeline.lags.samples import Sample
+from pipeline.model import Hop, Missing, Shard
+from pipeline.reports import LandingReport
 from pipeline.transports.kafka import KafkaTransport
 from tests.alerts.outboxes import ScriptedChannel
-from tests.monitor.rig import NOON, USERS
+from tests.monitor.rig import NOON, ORDERS, SHARDS, USERS
 from tests.monitor.test_auto_repair import RepairHarness
 
 ALERTS = """
@@ -253,6 +258,30 @@ def test_what_has_grown_old_is_freed_also_where_the_store_forgets_nothing(
         app.prune()
 
     assert looked == ["through"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_ledger_waits_for_no_merge_of_a_table_that_left_the_config(
+    start: Start, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """Nor for one of a batch that is newer than the checkpoint, or while none is known."""
+    app = start("tables: [{shards: 'shop.users', ignore: true}]\n")
+    minutes = {USERS: {"7": {"c": 1}}, ORDERS: {"8": {"c": 1}}}
+    for batch in (3, 4):
+        app.store.ledger.add_landing(
+            LandingReport("main", batch, 2, NOON, timedelta(), minutes=minutes)
+        )
+    shards = {Shard.parse(name): table for name, table in SHARDS.items()}
+    checkpoint = Sample(Checkpoint("main", 3, shards=shards), NOON, timedelta())
+    look = Sampling(NOON, {}, checkpoint if known else Missing("no lake"), {})
+    monkeypatch.setattr(app.observers.watcher, "look", lambda *_: look)
+
+    app.prune()
+
+    ledger = app.store.ledger
+    users, orders = (ledger.entries(one, 0, 100)[Hop.MERGE] for one in (USERS, ORDERS))
+    assert [(one.unknown, one.in_flight) for one in users] == [(known, {"c": 2 - known})]
+    assert [(one.unknown, one.in_flight) for one in orders] == [(False, {"c": 2})]
 
 
 @pytest.mark.parametrize("tier", [0, 1])

@@ -9,17 +9,17 @@ import pytest
 
 from checks.blocks import Pause, StateSince, TableState
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.table_states import DueCuts
+from monitor.observe.table_states import DueCuts, find_configured
 from monitor.store.history import KEPT
 from monitor.store.requests import StoredBackfill
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import BackfillState
-from pipeline.checkpoint import Existence
+from pipeline.checkpoint import Checkpoint, Existence
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Account, Fence, Head, Missing, Order, Shard
 from pipeline.reports import Hold, MergeReport
-from pipeline.settings import TableRule
+from pipeline.settings import Router, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
@@ -118,6 +118,33 @@ def test_a_table_that_is_gone_is_retired_and_comes_back(healthy: Rig, how: str, 
     rig.restart()
     rig.round(2)
     assert transitions(rig) == ["incremental", "retired", "incremental"]
+
+
+@pytest.mark.parametrize(
+    ("table", "rules", "sources", "kept"),
+    [
+        pytest.param("d.t", (), {"a"}, {"d.t"}, id="as it landed"),
+        pytest.param("d.t", (), {"b"}, set(), id="its source is gone"),
+        pytest.param("d.t", (TableRule("d.t", ignore=True),), {"a"}, set(), id="ignored"),
+        pytest.param(None, (), {"a"}, {"d.t"}, id="ignored before"),
+        pytest.param(
+            *("d.t", (TableRule("d.t", table="d.new"),), {"a"}, {"d.t", "d.new"}), id="renamed"
+        ),
+    ],
+)
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_table_is_configured_while_a_rule_and_a_source_are_there_for_it(
+    table: str | None,
+    rules: tuple[TableRule, ...],
+    sources: set[str],
+    kept: set[str],
+    exists: bool,
+) -> None:
+    shard = Shard("a", "d.t")
+    there = {shard: Existence(Order(1, 1, 9), exists)}
+    checkpoint = Checkpoint("main", 3, shards={shard: table}, existing=there)
+
+    assert find_configured(checkpoint, Router(rules), sources) == kept
 
 
 def test_a_restart_enters_nothing_anew(healthy: Rig) -> None:

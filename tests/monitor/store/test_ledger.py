@@ -345,6 +345,69 @@ def test_a_batch_is_given_up_once_too_many_landed_after_it(
     assert {*states(store).values()} == {LedgerState.UNKNOWN}
 
 
+def test_batches_of_a_table_that_left_the_config_are_given_up_and_unknown(
+    store: ServiceStore,
+) -> None:
+    """Before, minute 7 lost a row, and minute 8 balanced."""
+    land(store, 0, {"7": {"c": 2}, "8": {"c": 1}})
+    store.ledger.add_merges("main", [merge(-1, 0, {"7": {"c": 1}, "8": {"c": 1}})], NOW)
+    land(store, 1, {"7": {"c": 1}, "8": {"c": 1}, "9": {"c": 1}})
+    land(store, 2, {"10": {"c": 1}})
+    before = store.ledger.losses()
+
+    assert store.ledger.give_up_removed("main", {T}, 2, NOW) == 0
+    assert store.ledger.give_up_removed("other", (), 2, NOW) == 0
+    assert store.ledger.give_up_removed("main", ("shop.users",), 1, NOW) == 1
+
+    assert states(store) == {
+        7: LedgerState.RESIDUAL,
+        8: LedgerState.UNKNOWN,
+        9: LedgerState.UNKNOWN,
+        10: LedgerState.IN_FLIGHT,
+    }
+    assert [one.missing for one in before[T].residuals] == [{7: {"c": 1}}]
+    assert [one.missing for one in store.ledger.losses()[T].residuals] == [{7: {"c": 1}}]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("steps", [(0, 2), (0, 1, 2)], ids=["at once", "batch by batch"])
+def test_a_table_that_comes_back_has_neither_a_residual_nor_a_balance_of_what_was_given_up(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch, steps: tuple[int, ...], lost: int
+) -> None:
+    monkeypatch.setattr(ledger, "_COMPARED", 1)
+    land(store, 0, {"6": {"c": 1}})
+    store.ledger.add_merges("main", [merge(-1, 0, {"6": {"c": 1}})], NOW)
+    land(store, 1, {"7": {"c": 2}})
+    land(store, 2, {"8": {"c": 2}})
+    assert store.ledger.give_up_removed("main", (), 2, NOW) == 2
+
+    for since, batch in pairwise(steps):
+        counts = {str(6 + one): {"c": 2 - lost} for one in range(since + 1, batch + 1)}
+        store.ledger.add_merges("main", [merge(since, batch, counts)], NOW)
+    land(store, 3, {"9": {"c": 2}})
+    store.ledger.add_merges("main", [merge(2, 3, {"9": {"c": 2 - lost}})], NOW)
+
+    last = LedgerState.RESIDUAL if lost else LedgerState.BALANCED
+    assert states(store) == {
+        6: LedgerState.BALANCED,
+        7: LedgerState.UNKNOWN,
+        8: LedgerState.UNKNOWN,
+        9: last,
+    }
+    assert store.ledger.residuals() == {MERGE: lost or None}
+
+
+def test_a_table_that_comes_back_before_a_merge_of_more_is_unknown(store: ServiceStore) -> None:
+    land(store, 0, {"7": {"c": 2}})
+    store.ledger.give_up_removed("main", (), 0, NOW)
+    land(store, 1, {"8": {"c": 1}})
+
+    store.ledger.add_merges("main", [merge(-1, 1, {"7": {"c": 2}, "8": {"c": 1}})], NOW)
+
+    assert {states(store)[minute] for minute in (7, 8)} == {LedgerState.UNKNOWN}
+    assert store.ledger.residuals() == {MERGE: None}
+
+
 def test_a_lane_that_the_service_has_left_is_given_up(store: ServiceStore) -> None:
     for batch in (5, 6):
         land(store, batch, {"7": {"c": batch}})
