@@ -106,6 +106,10 @@ class KeyedRow:
     columns: tuple[int, ...] = ()
 
 
+KeyValues = tuple[int | str, ...]
+"""The values of a row's key, in the order of its columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bucketing:
     """Divides the rows of a table into *buckets* by the digest of their ``key``.
@@ -119,6 +123,18 @@ class Bucketing:
     def bucket_of(self, digest: int) -> int:
         """The bucket of a key with that *digest*, with a sign or without."""
         return digest % self.buckets
+
+
+def is_plain_value(value: object) -> bool:
+    """Whether each source and each mirror find a row by that value of its key.
+
+    They do by integers of 64 bits and by texts. In a `latin1` column of MySQL a control character
+    from U+0080 on is a byte that it does not define. With one of them in a list of texts, MySQL 8
+    finds no row by any of them.
+    """
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -(2**63) <= value < 2**63
+    return isinstance(value, str) and not any("\x80" <= one <= "\x9f" for one in value)
 
 
 def render_value(form: Form, value: Any) -> str:
@@ -207,6 +223,17 @@ class ListedRows:
         """Rows with one of *keys*, with the digest of each of *columns* alone, at most *limit*."""
         rows = list_keyed_columns(self._rows_for(shard, by, columns), by, columns)
         return tuple([one for one in rows if one.key in keys][:limit])
+
+    def rows_by_key(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Mapping[int, KeyValues],
+    ) -> tuple[KeyedRow, ...]:
+        """Rows with one of *keys*, which are the values of keys by their digests."""
+        rows = list_keyed_rows(self._rows_for(shard, by, columns), by, columns)
+        return tuple(one for one in rows if one.key in keys)
 
     def _rows_for(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]

@@ -12,6 +12,11 @@ once on each side. So it is for tables of some size, and at a slow pace.
 
 A scan that ends without a finding proves the whole table. So it verifies each row that was changed
 before the instant up to which the mirror held every change when the scan began (`find_verified`).
+From then to the next scan, changes are followed: rows that were changed are read on both sides by
+the values of their keys, if these are integers and texts (`_follow`). A row that differs is equal
+if it is as a change made it that landed after the look, as that is at one position. Rows that still
+differ are read by their buckets, too, before they are reported. Rows that cannot be followed wait
+for the next scan, and so do too many of them.
 
 Cannot see: two keys that differ only in what a form counts as equal (`pipeline.row_digest`).
 """
@@ -24,6 +29,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import structlog
 
 from checks.compare.look import (
     MOST_CHANGES,
@@ -51,18 +57,32 @@ from checks.counting import (
 from checks.model import NotYet, Undecided, Verified
 from checks.world import MirrorSide, TableQueries, World
 from pipeline.clocks import has_passed
-from pipeline.errors import SlowError, TooManyRowsError, UnreachableError
+from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
 from pipeline.formats.json_text import canonical_key, parse_key
 from pipeline.model import Shard, Table
 from pipeline.readings import RowVersion
-from pipeline.row_digest import VERSION, Bucketing, KeyedRow, RangeDigest, digest_row, sum_rows
+from pipeline.row_digest import (
+    VERSION,
+    Bucketing,
+    KeyedRow,
+    KeyValues,
+    RangeDigest,
+    digest_row,
+    is_plain_value,
+    name_key,
+    sum_rows,
+)
 
 FEWEST, MOST = 16, 4096  # buckets
+MOST_KEYS = 20_000  # changed rows that one look reads by their keys
+log = structlog.get_logger(__name__)
 SOON = timedelta(minutes=1)  # until a table with a finding is scanned again
 SLOW = timedelta(minutes=1)  # until a step that took too long is repeated
 NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 KeyedVersions = tuple[Sequence[RowVersion], Sequence[int]]
 """Changes, and the digest of the key of each."""
+ChangedKeys = dict[Shard, dict[int, KeyValues]]
+"""By shard: the values of each key, by its digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +185,45 @@ class KeyedComparison:
         after = self._digests(differ, {shard: self._source(shard) for shard in self.columns})
         return judge_rows(seen, there, after, touched)
 
+    def look_at_changes(
+        self, after: int, until: int, only: Collection[Suspect] | None = None
+    ) -> tuple[int, RowSuspects] | None:
+        """How many rows were changed in batches in (*after*, *until*], and which of them differ.
+
+        They are read by their keys; *only* these of them, if any are named.  None if the changes
+        cannot be followed.
+        """
+        keys = self._changed_keys(after, until, only)
+        if keys is None:
+            return None
+        landed, names = self.world.landed_batch(), dict[Suspect, str]()
+        there = self._read_by_key(keys, dict.fromkeys(keys, self._mirror()))
+        here = self._read_by_key(keys, {shard: self._source(shard) for shard in keys})
+        rows = {one: digest for one, digest in here.items() if digest != there[one]}
+        for shard, key in rows:
+            names[shard, key] = self._name(shard, name_key(keys[shard][key]))
+        return len(here), RowSuspects(rows, landed, self.world.clock(), names=names)
+
+    def judge_changes(
+        self, seen: RowSuspects, after: int, until: int, batch: int
+    ) -> dict[Suspect, SuspectState] | None:
+        """What became of the suspects of a look at a mirror applied through *batch*; later.
+
+        None if the changes cannot be followed any more.
+        """
+        keys, made = self._changed_keys(after, until, seen.rows), self._rows_made(seen.rows, batch)
+        if keys is None or made is None:
+            return None
+        there = self._read_by_key(keys, dict.fromkeys(keys, self._mirror()))
+        differ = [
+            one
+            for one, digest in there.items()
+            if digest != seen.rows[one] and seen.rows[one] not in made.get(one, ())
+        ]
+        left = self._changed_keys(after, until, differ) or {}
+        since = self._read_by_key(left, {shard: self._source(shard) for shard in left})
+        return judge_rows(seen, there, since, self._touched(differ, seen.landed))
+
     def differing_columns(self, suspects: Iterable[Suspect]) -> dict[Suspect, tuple[str, ...]]:
         """Names of the columns in which each row differs now; of the first ``MOST_NARROWED``.
 
@@ -228,6 +287,65 @@ class KeyedComparison:
             found |= {(shard, key): rows.get(key, NO_ROW) for key in keys}
         return found
 
+    def _changed_keys(
+        self, after: int, until: int, only: Collection[Suspect] | None = None
+    ) -> ChangedKeys | None:
+        """Keys of rows that were changed in batches in (*after*, *until*], with their values.
+
+        None if they are too many, if a shard was emptied or read again, if some of these batches
+        were dropped, or if the values are neither integers nor texts.
+        """
+        log, found = self.world.log(), ChangedKeys()
+        if after < log.dropped or log.emptied_shards(self.table, after, until):
+            return None
+        changed = log.changed_keys(self.table, after, until, most=MOST_KEYS + 1)
+        if len(changed) > MOST_KEYS:
+            return None
+        by_shard = dict[Shard, list[str]]()
+        for shard, key in changed:
+            by_shard.setdefault(shard, []).append(key)
+        for shard in self.by.keys() & by_shard.keys():
+            by, values = self.by[shard], self._key_values(shard, by_shard[shard])
+            if values is None:
+                return None
+            for row in values:
+                plain = tuple(filter(is_plain_value, row))
+                if len(plain) < len(row):
+                    return None
+                digest = digest_row(by.key, row).sum
+                if only is None or (shard, digest) in only:
+                    found.setdefault(shard, {})[digest] = plain
+        return found
+
+    def _rows_made(
+        self, suspects: Iterable[Suspect], after: int
+    ) -> dict[Suspect, set[RangeDigest]] | None:
+        """What changes after batch *after* made of each row; None if they cannot be followed.
+
+        A change that was sent again made nothing: its order is not above all before it.
+        """
+        found = dict[Suspect, set[RangeDigest]]()
+        for shard in {shard for shard, _ in suspects}:
+            changes = self._changes_between(shard, after)
+            if changes is None:
+                return None
+            top = self.world.log().highest_order(self.table, shard, after) if changes else None
+            for one in changes:
+                if top is None or one.order > top:
+                    found.setdefault((shard, one.id), set()).add(one.digest)
+        return found
+
+    def _read_by_key(
+        self, keys: ChangedKeys, sides: Mapping[Shard, MirrorSide | TableQueries]
+    ) -> dict[Suspect, RangeDigest]:
+        """What one side has for each of *keys*."""
+        found = dict[Suspect, RangeDigest]()
+        for shard, own in keys.items():
+            asked = (shard, self.by[shard], self.columns[shard].columns, own)
+            rows = sum_rows(_digests_by_key(sides[shard].rows_by_key(*asked)))
+            found |= {(shard, key): rows.get(key, NO_ROW) for key in own}
+        return found
+
     def _touched(self, suspects: Sequence[Suspect], after: int) -> set[Suspect]:
         """Those with a change in a batch above *after*; all of a shard where that is unknown."""
         until, found = max(self.world.landed_batch(), self._mirror().batch), set[Suspect]()
@@ -239,8 +357,12 @@ class KeyedComparison:
 
     def _changes(self, look: Look) -> list[RowChange] | None:
         """Landed changes after the look's batch, each once; None if they cannot be followed."""
-        schema, columns = self.world.schema(look.shard), self.columns[look.shard].columns
-        known = self._versions(look.shard, look.batch, self._mirror().batch)
+        return self._changes_between(look.shard, look.batch)
+
+    def _changes_between(self, shard: Shard, after: int) -> list[RowChange] | None:
+        """Changes in batches after *after* that the mirror has, each once; None as above."""
+        schema, columns = self.world.schema(shard), self.columns[shard].columns
+        known = self._versions(shard, after, self._mirror().batch)
         if schema is None or known is None:
             return None
         changes = digest_changes(*known, schema, columns)
@@ -251,12 +373,15 @@ class KeyedComparison:
         asked = shard, after, until
         if asked not in self.known:
             found = self.world.log().row_versions(self.table, *asked, most=MOST_CHANGES)
-            keys = None if found is None else self._read_keys(shard, [one.key for one in found])
-            self.known[asked] = None if found is None or keys is None else (found, keys)
+            values = None if found is None else self._key_values(shard, [one.key for one in found])
+            self.known[asked] = None
+            if found is not None and values is not None:
+                key = self.by[shard].key
+                self.known[asked] = (found, [digest_row(key, row).sum for row in values])
         return self.known[asked]
 
-    def _read_keys(self, shard: Shard, keys: Sequence[str]) -> list[int] | None:
-        """Digests of *keys* of the change log; None if one cannot be read by its columns."""
+    def _key_values(self, shard: Shard, keys: Sequence[str]) -> list[tuple[Any, ...]] | None:
+        """Values of *keys* of the change log; None if one cannot be read by its columns."""
         schema, by = self.world.schema(shard), self.by[shard]
         if schema is None:
             return None
@@ -270,7 +395,7 @@ class KeyedComparison:
             values.append(column.dialect.values(column, texts).to_pylist())
         if any(None in own for own in values):
             return None
-        return [digest_row(by.key, row).sum for row in zip(*values, strict=True)]
+        return [*zip(*values, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +441,7 @@ def _take_step(
         return _begin(comparison, check)
     begun = datetime.fromisoformat(memory["ended"])
     if memory["rest"] is not None:
-        return NotYet(f"the table was scanned at {begun:%H:%M:%S %Z}, and is not due yet")
+        return _follow(comparison, pace, check, memory)
     seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
     fences = await_fences(table, world, seen.ended if seen else begun, pace.patience)
     if isinstance(fences, NotYet | Undecided):
@@ -347,10 +472,122 @@ def _take_step(
             partial = any(own.left_out for own in comparison.columns.values())
             life = world.incarnation(verified.looked)
             verified = replace(verified, life=life, partial=partial)
+            if not reading.found:
+                memory = {**memory, "followed": {"batch": verified.looked, "look": None}}
         reading = replace(reading, ended=world.clock(), verified=verified)
     memory = {**memory, "rows": rows and rows.dumps(), "rest": rest, "slow": None}
     world.remember(table, check, {**memory, "mirror": _place_of(world.mirror(table))})
     return reading
+
+
+def _follow(
+    comparison: KeyedComparison, pace: KeyedPace, check: str, memory: Mapping[str, Any]
+) -> Differences | NotYet | Undecided:
+    """Look at rows that were changed since the scan, or rule on those of the last look."""
+    table, world = comparison.table, comparison.world
+    scanned = datetime.fromisoformat(memory["ended"])
+    waits = f"the table was scanned at {scanned:%H:%M:%S %Z}, and is not due yet"
+    followed = memory.get("followed")
+    if followed is None:
+        return NotYet(waits)
+    try:
+        if followed["look"] is not None:
+            found = _confirm_changes(comparison, pace, memory)
+        else:
+            found = _look_at_changes(comparison, followed["batch"])
+    except (ProofError, SlowError, TooManyRowsError) as error:
+        log.info("changes_not_followed", check=check, table=table.name, why=str(error))
+        found = None
+    if found is None:
+        world.remember(table, check, {**memory, "followed": None})
+        return NotYet(f"{waits}; rows that were changed since wait for that")
+    if isinstance(found, NotYet | Undecided):
+        return found
+    followed, reading = found
+    soon = min(SOON, pace.whole_every).total_seconds()
+    rest = soon if followed is None else memory["rest"]
+    kept = {"followed": followed, "rest": rest, "mirror": _place_of(world.mirror(table))}
+    world.remember(table, check, {**memory, **kept})
+    return reading
+
+
+Following = tuple[Mapping[str, Any] | None, Differences | NotYet]
+"""What the memory keeps of the changes that are followed, and the answer; None: scan soon."""
+
+
+def _look_at_changes(comparison: KeyedComparison, after: int) -> Following | NotYet | None:
+    """Read the rows changed after a batch; None if they cannot be followed."""
+    table, world = comparison.table, comparison.world
+    held, until = world.held_until(table), world.mirror(table).batch
+    if held is None or until <= after:
+        return NotYet("nothing was merged since the last look")
+    looked = comparison.look_at_changes(after, until)
+    if looked is None:
+        return None
+    keys, seen = looked
+    look = {"until": until, "batch": until, "held": held.isoformat(), "keys": keys}
+    waits = NotYet(f"{len(seen.rows)} of {keys} changed rows differ", suspicious=bool(seen.rows))
+    return {"batch": after, "look": {**look, "rows": seen.dumps()}}, waits
+
+
+def _confirm_changes(
+    comparison: KeyedComparison, pace: KeyedPace, memory: Mapping[str, Any]
+) -> Following | NotYet | Undecided | None:
+    """Rule on the last look at changes; read rows in motion again."""
+    table, world, followed = comparison.table, comparison.world, memory["followed"]
+    look, after = followed["look"], followed["batch"]
+    until, seen = look["until"], RowSuspects.loads(look["rows"], table)
+    fences = await_fences(table, world, seen.ended, pace.patience)
+    if isinstance(fences, NotYet | Undecided):
+        return fences
+    became = comparison.judge_changes(seen, after, until, look["batch"])
+    if became is None:
+        return None
+    left = [one for one, state in became.items() if state is not SuspectState.CLEARED]
+    if any(became[one] is SuspectState.MOVING for one in left):
+        again = comparison.look_at_changes(after, until, left)
+        if again is None or seen.tries + 1 >= pace.tries:
+            return None
+        rows = replace(again[1], tries=seen.tries + 1).dumps()
+        look = {**look, "batch": world.mirror(table).batch, "rows": rows}
+        waits = NotYet(f"{len(left)} changed rows keep moving", suspicious=True)
+        return {"batch": after, "look": look}, waits
+    seen = replace(seen, rows={one: seen.rows[one] for one in left})
+    # Their buckets must say so, too: one key may be written in a way that finds no row by it.
+    found = find_wrong(comparison.judge(seen).items()) if left else ()
+    if left and not found:
+        return None
+    scanned = datetime.fromisoformat(memory["ended"])
+    text = f"{look['keys']} changed rows are equal on both sides, by their keys"
+    reading = Differences(
+        fences,
+        f"{text}; the table was scanned at {scanned:%H:%M:%S %Z}",
+        found=found,
+        ended=world.clock(),
+        columns=name_columns(comparison, found),
+        verified=_verify_changes(comparison, memory, found=bool(found)),
+        names=seen.names,
+    )
+    return None if found else {"batch": until, "look": None}, reading
+
+
+def _verify_changes(
+    comparison: KeyedComparison, memory: Mapping[str, Any], *, found: bool
+) -> Verified | None:
+    """What the scan and the last look at changes prove; a row that was *found* voids it."""
+    begun, look = WholeScan.loads(memory).begun, memory["followed"]["look"]
+    if begun is None:
+        return None
+    world, table = comparison.world, comparison.table
+    return Verified(
+        None if found else datetime.fromisoformat(look["held"]),
+        begun,
+        world.mirror(table).batch,
+        shards=tuple(map(str, table.shards)),
+        looked=look["until"],
+        life=world.incarnation(look["until"]),
+        partial=any(own.left_out for own in comparison.columns.values()),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from pipeline.image import IMAGES, Image, parse_images
 from pipeline.minute_counts import MinuteCounts, parse_counts
 from pipeline.model import Order, Shard
 from pipeline.readings import LogKey
-from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
+from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, KeyValues, RangeDigest
 
 FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of texts
 ARCHIVED = "sluice.archived"
@@ -367,6 +367,16 @@ class MirrorSide(Protocol):
 
         At most *limit* rows.
         """
+        ...
+
+    def rows_by_key(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Mapping[int, KeyValues],
+    ) -> tuple[KeyedRow, ...]:
+        """Rows with one of *keys*, which are the values of keys by their digests; in any order."""
         ...
 
     def as_of(self, version: int) -> "MirrorSide":

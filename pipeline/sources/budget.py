@@ -21,7 +21,7 @@ from typing import TypeVar
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan
 from pipeline.errors import UnreachableError
 from pipeline.model import Shard
-from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
+from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, KeyValues, RangeDigest
 from pipeline.schema.model import Column
 from pipeline.sources.source import Limits, Range, TableQueries, read_strain
 
@@ -301,6 +301,15 @@ class BudgetedQueries(TableQueries):
             lambda server: server.keyed_columns(shard, by, columns, keys, limit),
             lambda found: self.budget.count_scan(shard, len(found), whole=False) if keys else 0,
         )
+
+    def rows_by_key(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Mapping[int, KeyValues],
+    ) -> tuple[KeyedRow, ...]:
+        return self._read(lambda server: server.rows_by_key(shard, by, columns, keys), len)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return self._read(lambda server: server.ids(shard, column, span, limit), len)

@@ -39,7 +39,7 @@ from pipeline.errors import (
 )
 from pipeline.finding import Finding
 from pipeline.model import CaptureScope, Fence, Head, Missing, RetainedLog, Shard, ShardId
-from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, RangeDigest
+from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, KeyValues, RangeDigest
 from pipeline.schema.model import Column, Dialect
 from pipeline.sources.positions import PositionRules
 
@@ -248,6 +248,21 @@ class TableQueries(Protocol):
 
         At most *limit* rows of their buckets are read; errors as above.  A source that has no
         statement for it raises ProofError, and no column is named.
+        """
+        raise _unanswerable(shard)
+
+    def rows_by_key(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Mapping[int, KeyValues],
+    ) -> tuple[KeyedRow, ...]:
+        """Rows with one of *keys*, read in one snapshot by the values of their keys.
+
+        The digests of *keys* tell two keys apart that the source takes for one.  Errors as of
+        `digests`; a source that has no statement for it raises ProofError, and such a table is
+        compared by whole scans alone.
         """
         raise _unanswerable(shard)
 

@@ -8,7 +8,7 @@ An engine's source derives from `SqlSource`, its row reader from `SqlRowReader`.
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -32,6 +32,7 @@ from pipeline.row_digest import (
     Bucketing,
     DigestColumn,
     KeyedRow,
+    KeyValues,
     RangeDigest,
     name_key,
     sum_columns,
@@ -381,6 +382,32 @@ class SqlSource(ABC):
             for own, row in rows
             if own in keys
         )
+
+    def rows_by_key(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Mapping[int, KeyValues],
+    ) -> tuple[KeyedRow, ...]:
+        key, digest = self._digests(shard, by.key, columns)
+        asked = f"SELECT {key} AS k, {digest} AS d FROM {self.qualify(shard)} WHERE "  # noqa: S608
+        one = f"({' AND '.join(f'{self.quote(each.name)} = %s' for each in by.key)})"
+        values, at_once = [*keys.values()], max(IDS_AT_ONCE // len(by.key), 1)
+        found, deadline = list[KeyedRow](), self.limits.deadline()
+        with self.session.within_limits(), self.session.snapshot() as ask:
+            for start in range(0, len(values), at_once):
+                self.session.check_deadline(deadline)
+                some = values[start : start + at_once]
+                listed = f"{asked}{' OR '.join([one] * len(some))} LIMIT %s"
+                rows = ask(listed, *chain.from_iterable(some), self.limits.rows + 1)
+                self.limits.refuse_rows(len(rows), shard.name)
+                found += [
+                    KeyedRow(own, _read_digest(shard, row["d"]), name_key(keys[own]))
+                    for row in rows
+                    if (own := int(row["k"]) % MODULUS) in keys
+                ]
+        return tuple(found)
 
     def to_argument(self, moment: Moment) -> Moment:
         """A moment as the session compares it."""

@@ -9,7 +9,7 @@ lost data file is noticed only after that.
 """
 
 import json
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -30,6 +30,7 @@ from pipeline.aggregates import (
 from pipeline.apply.mirror import ARCHIVED, digest_rewrites
 from pipeline.delta.reader import (
     SnapshotReader,
+    among_sql,
     open_table,
     quote_literal,
     quote_name,
@@ -41,7 +42,9 @@ from pipeline.row_digest import (
     Bucketing,
     DigestColumn,
     KeyedRow,
+    KeyValues,
     RangeDigest,
+    name_key,
     sum_columns,
     sum_ids,
 )
@@ -332,6 +335,35 @@ class MirrorReader:
             f" LIMIT {limit}"
         )
         return tuple(row for batch in found for row in list_columns(batch, len(columns)))
+
+    def rows_by_key(
+        self,
+        shard: Shard,
+        by: Bucketing,
+        columns: Sequence[DigestColumn],
+        keys: Mapping[int, KeyValues],
+    ) -> tuple[KeyedRow, ...]:
+        kinds, values = self.pinned.columns(), [*keys.values()]
+        key, digest = digest_sql(by.key, kinds), digest_sql(columns, kinds)
+        asked = f"SELECT {key} AS {ID}, {digest} AS d0 FROM t WHERE {self._of(shard)}"  # noqa: S608
+        found = list[KeyedRow]()
+        for start in range(0, len(values), KEYS_AT_ONCE):
+            some = zip(*values[start : start + KEYS_AT_ONCE], strict=True)
+            among = "".join(
+                f" AND {self._among_values(column.name, own)}"
+                for column, own in zip(by.key, some, strict=True)
+            )
+            for batch in self.pinned.batches(asked + among):
+                found += (one for one in list_columns(batch, 1) if one.key in keys)
+        return tuple(KeyedRow(one.key, one.columns[0], name_key(keys[one.key])) for one in found)
+
+    def _among_values(self, column: str, values: Iterable[int | str]) -> str:
+        """That *column* is one of *values*; no file is skipped by bounds that are rounded."""
+        name, each = self.pinned.compared_sql(column), sorted({*values}, key=str)
+        if not self._kind(column).startswith("decimal"):
+            return among_sql(name, each)
+        listed = ", ".join(f"CAST({quote_literal(str(one))} AS {WIDEST})" for one in each)
+        return f"{name} IN ({listed})"
 
     def _keyed(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]

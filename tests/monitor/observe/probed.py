@@ -81,13 +81,15 @@ class Probed:
     asked: Any
     probes: Mapping[str, Probe[Any]]
     busy: bool = True
+    key: tuple[str, ...] = ("id",)
     memory: Remembered = field(default_factory=Remembered)
     counted: list[LedgerEntry] = field(default_factory=list)
 
     @property
     def table(self) -> Table:
         name = self.pipe.named("t")
-        return Table(name, (Shard(self.pipe.name, name),), ("id",), "id")
+        id_column = self.key[0] if len(self.key) == 1 else None
+        return Table(name, (Shard(self.pipe.name, name),), self.key, id_column)
 
     def world(self) -> ProbeWorld:
         name, at = self.pipe.name, now()

@@ -39,6 +39,7 @@ ANSWERS: dict[str, Any] = {
     "bucket_digests": {},
     "bucket_rows": (),
     "keyed_columns": (),
+    "rows_by_key": (),
     "ids": (1, 2),
 }
 QUESTIONS = {
@@ -53,6 +54,7 @@ QUESTIONS = {
     "bucket_digests": (T, None, ()),
     "bucket_rows": (T, None, (), (), 5),
     "keyed_columns": (T, None, (), (), 5),
+    "rows_by_key": (T, None, (), {}),
     "ids": (T, "id", (0, 9), 5),
 }
 

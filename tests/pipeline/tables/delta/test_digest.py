@@ -234,3 +234,10 @@ def test_rows_are_added_up_by_buckets_of_any_key(tmp_path: Path, keys: list[list
     found = mirror.bucket_rows(SHARD, by, columns, [bucket], 9)
     assert sorted(found, key=repr) == sorted(inside, key=repr)
     assert len(mirror.bucket_rows(SHARD, by, columns, range(4), 5)) == 5
+    values = [*zip(*keys, strict=True)]
+    asked = {row.key: own for row, own in zip(rows[1:4], values[1:4], strict=True)}
+    if all(isinstance(one, int | str) for own in values for one in own):
+        named = mirror.rows_by_key(SHARD, by, columns, {**asked, 7: asked[rows[1].key]})
+        assert {(one.key, one.digest) for one in named} == {
+            (one.key, one.digest) for one in rows if one.key in asked
+        }
