@@ -12,7 +12,8 @@ Cannot see: records that the consumer does not return, and rows that a format ma
 many of a message for which it made one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -117,15 +118,25 @@ def _count_places(
 
 
 @dataclass(frozen=True, slots=True)
-class _Topic:
-    """Counts of a topic: ``landed`` is by table (empty: none) and op."""
+class _Topics:
+    """Counts of one or more topics: ``landed`` is by table (empty: none) and op."""
 
     partitions: dict[TopicPartition, PartitionCounts] = field(default_factory=dict)
-    landed: dict[TopicPartition, dict[tuple[str, str], int]] = field(default_factory=dict)
+    landed: dict[TopicPartition, Counter[tuple[str, str]]] = field(default_factory=dict)
 
     @property
-    def rows(self) -> Sequence[tuple[tuple[str, str], int]]:
-        return [one for own in self.landed.values() for one in own.items()]
+    def tables(self) -> set[str]:
+        return {table for own in self.landed.values() for table, _ in own if table}
+
+    @property
+    def unread(self) -> bool:
+        """Whether there are rows that cannot be read, of a table that is not known."""
+        return any(("", Op.ERROR) in own for own in self.landed.values())
+
+    def add(self, other: "_Topics") -> None:
+        """Add counts of other topics."""
+        self.partitions.update(other.partitions)
+        self.landed.update(other.landed)
 
     def compare(self, batch: int) -> tuple[dict[str, int], dict[str, int]]:
         """What went in and came out; a partition that does not balance has a name of its own."""
@@ -140,27 +151,34 @@ class _Topic:
                 came_out[name] = came_out.get(name, 0) + after
         return went_in, came_out
 
-    def explain(self, table: str) -> dict[str, int]:
-        """Term -> rows, as they concern *table*."""
-        named = ({_term(table, *key): rows} for key, rows in self.rows)
-        return add_named(*named, *(one.left_out for one in self.partitions.values()))
+    def settle(self, batch: int, tables: Iterable[str]) -> Iterator[tuple[str, TopicCounts]]:
+        """Yield each of *tables* and all counts, with the terms of rows as they concern it."""
+        went_in, came_out = self.compare(batch)
+        by_table: dict[str, Counter[str]] = {}
+        for (table, op), rows in (one for own in self.landed.values() for one in own.items()):
+            by_table.setdefault(table, Counter())[_term(table, op)] += rows
+        left_out = [one.left_out for one in self.partitions.values()]
+        shared = add_named(by_table.pop("", Counter()), *left_out)
+        every = sum(own.total() for own in by_table.values())
+        for table in tables:
+            own = by_table.get(table, Counter())
+            others = every - own.total()
+            apart = {OTHER_TABLE: others} if others else {}
+            yield table, TopicCounts(went_in, came_out, add_named(shared, own, apart))
 
 
-def _term(table: str, own: str, op: str) -> str:
-    if own == table or (not own and op in _OF_NO_TABLE):
-        return _TERMS.get(op, op)
-    return OTHER_TABLE if own else NO_TABLE
+def _term(table: str, op: str) -> str:
+    return _TERMS.get(op, op) if table or op in _OF_NO_TABLE else NO_TABLE
 
 
 def _group_topics(
     counts: Mapping[TopicPartition, PartitionCounts], tallies: Iterable[RunStats]
-) -> dict[str, _Topic]:
-    found: dict[str, _Topic] = {}
+) -> dict[str, _Topics]:
+    found: dict[str, _Topics] = {}
     for at, one in counts.items():
-        found.setdefault(at.topic, _Topic()).partitions[at] = one
+        found.setdefault(at.topic, _Topics()).partitions[at] = one
     for at, rows in (each for tally in tallies for each in tally.landed.items()):
-        landed = found.setdefault(at.topic, _Topic()).landed
-        landed[at] = add_named(landed.get(at, {}), rows)
+        found.setdefault(at.topic, _Topics()).landed.setdefault(at, Counter()).update(rows)
     return found
 
 
@@ -173,15 +191,20 @@ def compare_topics(
     """Return table -> what its topics have brought in *batch*, and what became of it.
 
     A topic counts for each table that has rows in it. *tables_of* returns those that a topic may
-    carry: it counts for these, too, if it does not balance or has rows that cannot be read.
+    carry: it counts for these, too, if it does not balance or has rows that cannot be read. Those
+    that may carry the same tables are added up once.
     """
-    found: dict[str, TopicCounts] = {}
+    parts: list[tuple[Iterable[str], _Topics]] = []
+    shared: dict[frozenset[str], _Topics] = {}
     for topic, its in sorted(_group_topics(counts, tallies).items()):
         went_in, came_out = its.compare(batch)
-        tables = {table for (table, _), _ in its.rows if table}
-        if went_in != came_out or any(key == ("", Op.ERROR) for key, _ in its.rows):
-            tables |= {*tables_of(topic)}
-        for table in tables:
-            more = TopicCounts(went_in, came_out, its.explain(table))
+        others: frozenset[str] = frozenset()
+        if went_in != came_out or its.unread:
+            others = frozenset(tables_of(topic))
+            shared.setdefault(others, _Topics()).add(its)
+        parts.append((its.tables - others, its))
+    found: dict[str, TopicCounts] = {}
+    for tables, its in (*parts, *shared.items()):
+        for table, more in its.settle(batch, tables):
             found[table] = found[table] + more if table in found else more
     return found

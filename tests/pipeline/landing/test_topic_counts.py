@@ -4,14 +4,18 @@ Each record counts once, whatever became of it; what a broken step of landing lo
 """
 
 import json
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.clocks import LONGEST_WAIT
 from pipeline.errors import UnreachableError
@@ -22,6 +26,7 @@ from pipeline.landing import task
 from pipeline.landing.batch_stats import RunStats, tally_rows
 from pipeline.landing.task import SLIM
 from pipeline.landing.topic_counts import DecodeCounter, PartitionCounts, compare_topics
+from pipeline.minute_counts import add_named
 from pipeline.model import Op, TopicPartition
 from pipeline.reports import LandingReport, TopicCounts
 from pipeline.transports.transport import OffsetRange, RangeRead
@@ -355,7 +360,10 @@ def messages(count: int) -> pa.RecordBatch:
 
 def landing(at: TopicPartition, rows: Mapping[tuple[str, str], int]) -> RunStats:
     """Statistics of *rows* that landed from there, by table and op."""
-    return replace(tally_rows(SLIM.empty_table()), landed={at: rows})
+    return replace(NO_ROWS, landed={at: rows})
+
+
+NO_ROWS = tally_rows(SLIM.empty_table())
 
 
 def test_partitions_of_a_topic_count_apart_and_add_up() -> None:
@@ -399,3 +407,115 @@ def test_rows_of_a_partition_of_which_nothing_was_read_are_too_many() -> None:
 
     name = "rows of t:1 in batch 3"
     assert (found.went_in[name], found.came_out[name]) == (0, 2)
+
+
+def count_one_by_one(
+    counts: Mapping[TopicPartition, PartitionCounts],
+    landed: Sequence[tuple[TopicPartition, str, str]],
+    carried: Mapping[str, Sequence[str]],
+) -> dict[str, TopicCounts]:
+    """What batch 7 brought, by its definition: each topic for each table, row after row."""
+    found: dict[str, TopicCounts] = {}
+    for topic in sorted({at.topic for at in (*counts, *(at for at, *_ in landed))}):
+        rows = [one for one in landed if one[0].topic == topic]
+        went_in, came_out = {"messages": 0, "rows": 0}, {"messages": 0, "rows": 0}
+        explained: dict[str, int] = {}
+        for at in {*(at for at in counts if at.topic == topic), *(at for at, *_ in rows)}:
+            one = counts.get(at, PartitionCounts())
+            explained = add_named(explained, one.left_out)
+            out = sum(one.left_out.values()) + sum(1 for there, *_ in rows if there == at)
+            for unit, n, m in ("messages", one.returned, one.decoded), ("rows", one.rows, out):
+                name = unit if n == m else f"{unit} of {at} in batch 7"
+                went_in, came_out = add_named(went_in, {name: n}), add_named(came_out, {name: m})
+        tables = {table for _, table, _ in rows if table}
+        if went_in != came_out or any(row[1:] == ("", Op.ERROR) for row in rows):
+            tables |= {*carried[topic]}
+        for table in tables:
+            terms = [{term_of(table, own, op): 1} for _, own, op in rows]
+            more = TopicCounts(went_in, came_out, add_named(explained, *terms))
+            found[table] = found[table] + more if table in found else more
+    return found
+
+
+def term_of(table: str, own: str, op: str) -> str:
+    if own not in ("", table):
+        return "other_table"
+    if not own and op not in (Op.HEARTBEAT, Op.BEGIN, Op.END, Op.DDL, Op.ERROR):
+        return "no_table"
+    return {"error": "quarantined", "ddl": "schema_change"}.get(op, op)
+
+
+PLACES = st.builds(TopicPartition, st.sampled_from("tuv"), st.integers(0, 1))
+ROWS = st.tuples(PLACES, st.sampled_from(["", "x", "y", "z"]), st.sampled_from([*map(str, Op)]))
+LEFT_OUT = st.dictionaries(st.sampled_from(["skipped", "no_table"]), st.integers(1, 3))
+CARRIED = st.sampled_from([(), ("x",), ("x", "y"), ("y", "x"), ("w",)])
+
+
+@given(
+    st.lists(st.lists(ROWS, max_size=6), max_size=3),
+    st.dictionaries(PLACES, st.tuples(st.integers(0, 1), st.integers(0, 1), LEFT_OUT)),
+    st.fixed_dictionaries(dict.fromkeys("tuv", CARRIED)),
+)
+def test_each_table_has_the_counts_of_its_topics_row_after_row(
+    runs: list[list[tuple[TopicPartition, str, str]]],
+    read: Mapping[TopicPartition, tuple[int, int, Mapping[str, int]]],
+    carried: Mapping[str, Sequence[str]],
+) -> None:
+    rows = [row for run in runs for row in run]
+    counts = {}
+    for at, (unanswered, lost, left_out) in read.items():
+        made = sum(left_out.values()) + lost + sum(1 for there, *_ in rows if there == at)
+        counts[at] = PartitionCounts(made + unanswered, made, made, left_out)
+    tallies = [
+        landing(at, add_named(*({row[1:]: 1} for row in run if row[0] == at)))
+        for run in runs
+        for at in {row[0] for row in run}
+    ]
+
+    assert compare_topics(counts, tallies, 7, carried.__getitem__) == count_one_by_one(
+        counts, rows, carried
+    )
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many calls of functions of any kind *work* is."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, function: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        pytest.param((1, 1, 100), (1, 1, 400), id="tables of a topic"),
+        pytest.param((1, 8, 25), (1, 8, 100), id="tables of a topic of many partitions"),
+        pytest.param((50, 1, 1), (200, 1, 1), id="topics of one table"),
+    ],
+)
+@pytest.mark.parametrize("unread", [False, True], ids=["read", "one row of each topic unread"])
+def test_counts_of_topics_cost_as_much_as_their_rows(
+    few: tuple[int, int, int], many: tuple[int, int, int], *, unread: bool
+) -> None:
+    def cost(topics: int, partitions: int, tables: int) -> int:
+        landed = {
+            TopicPartition(f"t{n}", at): {(f"{n}.{table}", "c"): 1 for table in range(tables)}
+            | ({("", "error"): 1} if unread else {})
+            for n in range(topics)
+            for at in range(partitions)
+        }
+        counts = {at: PartitionCounts(len(own), len(own), len(own)) for at, own in landed.items()}
+        every = frozenset(table for own in landed.values() for table, _ in own if table)
+        tallies = [replace(NO_ROWS, landed=landed)]
+        return calls_of(lambda: compare_topics(counts, tallies, 7, lambda _: every))
+
+    assert cost(*many) < 5 * cost(*few)
