@@ -403,6 +403,7 @@ class KeyedPace:
     """How often a table is scanned; see the probe's settings of the same names."""
 
     whole_every: timedelta
+    followed_every: timedelta
     suspects: int
     tries: int
     patience: timedelta
@@ -473,6 +474,7 @@ def _take_step(
             life = world.incarnation(verified.looked)
             verified = replace(verified, life=life, partial=partial)
             if not reading.found:
+                rest = pace.followed_every.total_seconds()
                 memory = {**memory, "followed": {"batch": verified.looked, "look": None}}
         reading = replace(reading, ended=world.clock(), verified=verified)
     memory = {**memory, "rows": rows and rows.dumps(), "rest": rest, "slow": None}
@@ -499,7 +501,8 @@ def _follow(
         log.info("changes_not_followed", check=check, table=table.name, why=str(error))
         found = None
     if found is None:
-        world.remember(table, check, {**memory, "followed": None})
+        kept = {"followed": None, "rest": pace.whole_every.total_seconds()}
+        world.remember(table, check, {**memory, **kept})
         return NotYet(f"{waits}; rows that were changed since wait for that")
     if isinstance(found, NotYet | Undecided):
         return found

@@ -150,6 +150,8 @@ class Values:
     """A table whose key is not one integer is read whole, unless its mirror has more rows."""
     whole_every: Span = timedelta(minutes=30)
     """How long after such a scan the next begins."""
+    followed_every: Span = timedelta(days=1)
+    """The same while all changed rows are read by their keys in between, if that is longer."""
     suspects: OneOrMore = 1_000
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=10)
@@ -257,7 +259,8 @@ class Values:
             if isinstance(found, Undecided):
                 return found
             by[shard] = found
-        pace = KeyedPace(self.whole_every, self.suspects, self.tries, self.patience)
+        followed = max(self.whole_every, self.followed_every)
+        pace = KeyedPace(self.whole_every, followed, self.suspects, self.tries, self.patience)
         return measure_by_key(KeyedComparison(table, world, columns, by), pace, NAME)
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:

@@ -688,3 +688,16 @@ def test_changes_are_followed_after_a_scan_that_began_before_any_heartbeat(
     world.commit((Op.UPDATE, ONE, 3))
 
     assert reaches(claims(world, 2)[-1], before)
+
+
+def test_a_table_whose_changes_are_followed_is_scanned_once_a_day(
+    world: FakeWorld, reads: list[str]
+) -> None:
+    for _ in range(47):
+        world.tick(timedelta(minutes=30))
+        world.commit((Op.UPDATE, ONE, 3))
+        assert verdicts(world, 2)[-1].ruling.outcome is Outcome.PASS
+    assert "bucket_digests" not in reads
+    world.tick(timedelta(minutes=31))
+
+    assert verdicts(world, 2)[-1].ruling.reason.startswith("80 rows of 2 shards")
