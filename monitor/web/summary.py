@@ -196,7 +196,7 @@ def _line(
         what=(known.ruling.reason if known else "") or "; ".join(texts[:2]),
         tables=tuple(view.table.name for view in views),
         since=format_duration(now - since) if since else "",
-        hop=hop_of(worst),
+        hop="" if lost else hop_of(worst),  # what is late there is not where rows were lost
         eta=format_duration(eta - now) if eta and eta > now else "",
         runbook=runbook_page(known, board.runbooks)
         if known

@@ -112,7 +112,7 @@ def test_a_loss_stands_first_though_its_table_is_ready() -> None:
 
     lines = find_headlines(board(READY, NOT_READY, incidents=(lost,)), NOW)
 
-    assert [line.kind for line in lines] == ["lost", "not_ready"]
+    assert [(line.kind, line.hop) for line in lines] == [("lost", ""), ("not_ready", "merge")]
 
 
 def test_of_two_causes_of_one_table_the_graver_one_is_told() -> None:
