@@ -26,6 +26,7 @@ from checks.model import Outcome, Verdict
 from checks.named_rows import describe_count
 from monitor.board import Board, NextStep, RepairDecision, TableView
 from monitor.config.model import RepairRule
+from monitor.observe.system_checks import OF_COPIES
 from monitor.observe.verdicts import is_after_backfill
 from monitor.row_selection import NAMING, select_failed_rows
 from monitor.store.requests import BackfillSpec, StoredBackfill, StoredBackfills
@@ -44,7 +45,7 @@ log = structlog.get_logger(__name__)
 class RepairCase:
     """A table of an open incident, and all that the decision about its repair follows from.
 
-    ``losses`` are all open losses of the table, the incident included. ``requests`` are the
+    ``losses`` are all open losses of the mirror, the incident included. ``requests`` are the
     backfills of the last day, and all since a day before the oldest open loss. ``spent`` are the
     automatic repairs of tables of the rule within the last day, those that are decided in the same
     round included: table and number of rows.
@@ -216,10 +217,12 @@ def _names_rows(incident: Incident) -> bool:
 
 
 def _losses_of(board: Board, table: str) -> tuple[Incident, ...]:
+    """Return the losses of the mirror; those of its copies are not repaired."""
     return tuple(
         one
         for one in board.incidents
-        if _is_loss(one) and any(member.table == table for member in one.members)
+        if _is_loss(one)
+        and any(member.table == table and member.check not in OF_COPIES for member in one.members)
     )
 
 

@@ -449,6 +449,17 @@ def test_a_table_is_left_alone_while_a_person_has_acknowledged_another_loss_of_i
     assert f"ann has acknowledged incident {known}" in harness.after()[1].why
 
 
+def test_a_loss_of_a_copy_that_a_person_has_acknowledged_stops_no_repair_of_the_mirror(
+    store: ServiceStore,
+) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", "ledger:shop.t:copy:cache@5", check="copy_ledger")
+    harness.change(acknowledged=Acknowledgement("ann", NOW))
+    harness.find("t", "shop/shop.t:7", check="values")
+
+    assert [one.step for one in harness.after()] == [NextStep.REPAIR]
+
+
 def test_a_table_is_left_alone_while_the_repair_of_another_loss_of_it_has_ended_incomplete(
     store: ServiceStore,
 ) -> None:
