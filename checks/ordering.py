@@ -18,8 +18,8 @@ CANNOT: Mapping[Ordering, str] = {
         "may put an older change above a newer one"
     ),
     Ordering.OFFSET: (
-        "where messages stand in their partition: one that is sent again is taken for a new "
-        "change, and an older row may stand until the newer one has come again, too"
+        "the offset in a partition: a message that is sent again counts as a new change, so an "
+        "older row may replace a newer one until that is sent again, too"
     ),
 }
 """What an order is that is no place in the log, and what it cannot prove."""

@@ -297,7 +297,7 @@ def _different(facts: TraceFacts) -> TraceVerdict:
     if newest is not None and latest is not None and latest != newest:
         words = f"the mirror has the change of {newest.at}, and the one of {latest.at} has a lower"
         words += f" order; differing: {named}"
-        advice = f"{REPAIR}; then let its senders write in one order"
+        advice = f"{REPAIR}; then make its senders write in one order"
         state = TraceState.OVERWRITTEN_BY_OLDER
         return TraceVerdict(state, words, advice, facts.differing)
     words = f"the mirror has other values than the source: {named}"

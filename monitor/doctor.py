@@ -96,8 +96,8 @@ def replica_part(source: SourceSettings, address: str) -> ExaminedPart:
     name = source.name
     return ExaminedPart(
         f"source:{name}",
-        f"does the replica {address} run, is it reached from here as options.read_from of {name}"
-        f" names it, and does the user of {name} get in there with that password",
+        f"does the replica {address} run, is the address in options.read_from of {name}"
+        f" reachable from here, and can the user of {name} log in there with that password",
     )
 
 

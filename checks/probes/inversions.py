@@ -98,8 +98,8 @@ class Inversions:
             return Ruling(Outcome.PASS, f"no key fell back up to batch {reading.until}")
         first = reading.found[0]
         why = (
-            f"{len(reading.found)} keys: the change of {first.key} that stands is of "
-            f"{first.newest.isoformat()}, and one before it of {first.latest.isoformat()}"
+            f"{len(reading.found)} keys: the newest change of {first.key} is dated "
+            f"{first.newest.isoformat()}, and one before it {first.latest.isoformat()}"
         )
         keys = tuple(one.key for one in reading.found[:MOST_KEYS])
         return Ruling(Outcome.FAIL, why, "clock_fell", keys)

@@ -72,8 +72,8 @@ class LandedMarkers:
         if names.null_count:
             detail = "a delete names no transaction, so its marker cannot be found"
             advice = (
-                "let the collector send transactions (provide.transaction.metadata), or name "
-                "windows instead; when `archive` has no markers any more, deletes that have landed "
+                "turn on the collector's provide.transaction.metadata, or name windows instead; "
+                "when `archive` has no markers any more, deletes that have landed "
                 "are applied, except those in a window"
             )
             raise HeldError("archive", f"{detail}; {advice}")

@@ -252,7 +252,7 @@ def _refuse_doubts(folded: Folded) -> None:
     for row in folded.conflicts.to_pylist():
         order = Order(**row["order"])
         detail = f"key {row['key']} has two different changes at one log position, {order}"
-        advice = "let only one connector write to the topic, then take a new base"
+        advice = "allow only one connector to write to the topic, then take a new base"
         raise HeldError("conflict", f"{detail}; {advice}")
 
 

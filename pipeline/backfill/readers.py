@@ -27,7 +27,7 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
 AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
 BELOW = (
     "the newest heartbeat has a lower version than landed changes, so the backfill waits for a"
-    " higher one; let all senders use one version sequence"
+    " higher one; make all senders use one version sequence"
 )
 log = structlog.get_logger(__name__)
 
@@ -151,7 +151,7 @@ class RowReaders:
         for column in feed.server().columns(shard):
             if by := lists.alters(f"{shard.name}.{column.name}"):
                 msg = f"the collector omits or changes {shard.name}.{column.name} ({by})"
-                fix = "let the collector take a snapshot (execute-snapshot)"
+                fix = "request a snapshot from the collector (execute-snapshot)"
                 raise ConfigError(f"{msg}, and a backfill would write its original values; {fix}")
 
     def schema(self, shard: Shard, catalog: Catalog, checkpoint: Checkpoint) -> TableSchema | None:

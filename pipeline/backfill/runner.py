@@ -489,7 +489,9 @@ def _require_shown(
     hidden = [name for name, one in standards.items() if one is not None and one.hides]
     if hidden and (wish.rows.ranges or not wish.rows.some):
         msg = f"{shard.name}: the progress would show values of key column {hidden[0]}"
-        advice = "name rows by their keys, or let the collector take a snapshot (execute-snapshot)"
+        advice = (
+            "name rows by their keys, or request a snapshot from the collector (execute-snapshot)"
+        )
         raise ConfigError(f"{msg}, which its standard hides; {advice}")
 
 

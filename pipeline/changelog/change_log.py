@@ -173,7 +173,7 @@ class ChangeLog:
         """
         while True:
             if self.batch() != stamp.batch - 1:
-                detail = f"lane {self.lane} stands at {self.batch()}, not {stamp.batch - 1}"
+                detail = f"lane {self.lane} is at batch {self.batch()}, not {stamp.batch - 1}"
                 raise HeldError("lane_taken", f"{detail}; another service lands it")
             try:
                 following = commit_actions(

@@ -264,8 +264,12 @@ class PostgresTarget:
         wanted = {one.name: _kind(table.name, one) for one in table.columns} | OWN
         long = [one for one in (*wanted, *table.name.split(".", 1)) if len(one.encode()) > LONGEST]
         if long or len(wanted) > MOST_COLUMNS or len(wanted) < len(table.columns) + len(OWN):
-            what = f"the name {long[0]!r}" if long else f"{len(table.columns)} columns and ours"
-            raise HeldError("copy_columns", f"{table.name}: Postgres has no place for {what}")
+            what = (
+                f"the name {long[0]!r}"
+                if long
+                else f"{len(table.columns)} columns and those of Sluice"
+            )
+            raise HeldError("copy_columns", f"{table.name}: Postgres cannot hold {what}")
         return wanted
 
     def _require(

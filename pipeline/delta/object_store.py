@@ -38,7 +38,7 @@ _ADVICE = {
     "InvalidAccessKeyId": "the key is unknown there; correct AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "the secret is wrong; correct AWS_SECRET_ACCESS_KEY",
     "ExpiredToken": "the session token has expired; renew AWS_SESSION_TOKEN",
-    "AccessDenied": "let Sluice's key list, read, write and delete there",
+    "AccessDenied": "allow Sluice's key to list, read, write and delete there",
     "PermanentRedirect": "the bucket is in another region; set AWS_REGION",
     "SlowDown": "the store asks for fewer requests, and Sluice retries automatically",
 }

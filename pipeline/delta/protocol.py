@@ -191,7 +191,7 @@ _PROPERTIES = {  # properties that must not be there at all, or whose names begi
     "delta.setTransactionRetentionDuration": "the applied batch would be forgotten",
     "delta.constraints.": "rows must be checked",
     "delta.coordinatedCommits": "commits go through a coordinator",
-    "delta.redirect": "it is redirected to another place",
+    "delta.redirect": "it is redirected to another table",
     "delta.universalFormat": "it is another format's table too",
 }
 _COLUMN = {
@@ -214,8 +214,8 @@ def require_writable(snapshot: Snapshot) -> None:
     if (what := why_unwritable(snapshot)) is not None:
         raise HeldError(
             "protocol",
-            f"{snapshot.uri}: {what}; Sluice does not write such a table itself: let Spark "
-            "merge it, or remove that",
+            f"{snapshot.uri}: {what}; Sluice does not write such a table itself; merge it "
+            "with Spark, or remove that",
         )
 
 

@@ -202,6 +202,6 @@ def footer_fits(footer: Any, name: str) -> None:
 def _refused(name: str, why: str) -> HeldError:
     return HeldError(
         "file_format",
-        f"{name}: {why}; let Spark rewrite the table with "
+        f"{name}: {why}; rewrite the table in Spark with "
         "spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS, or rebuild it",
     )

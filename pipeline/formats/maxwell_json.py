@@ -292,7 +292,7 @@ class MaxwellJson:
             raise ConfigError(
                 f"format_options.statements: those of a topic of their own ({self.statements}) "
                 "have no order among rows without positions; take ddl_kafka_topic out of Maxwell's "
-                "config, and statements out of this one, or let Maxwell write places"
+                "config, and statements out of this one, or set Maxwell's output_binlog_position"
             )
 
     @property

@@ -305,7 +305,7 @@ def _unlanded(source: str, checkpoint: Sample[Checkpoint] | Missing) -> str:
     short = (
         "not everything that was sent before it"
         if source in known.acknowledged
-        else "its collector has not said what it sent"
+        else "its collector has not reported what it sent"
     )
     return f"heartbeat {known.heartbeats[source]} has landed, but {short}"
 

@@ -93,7 +93,7 @@ class SnapshotRows:
 class Unreadable:
     """Unreadable changes of one shard or topic: their number, and the positions of the first.
 
-    An unknown shard has the ``table`` None.
+    ``table`` is None if the shard is unknown.
     """
 
     source: str
@@ -547,7 +547,7 @@ class DroppedDatabase:
 class UnreadChanges:
     """Unreadable changes of one shard or topic: their number, and the names of the first.
 
-    An unknown shard has the ``table`` None. An id is ``topic:partition:offset``.
+    ``table`` is None if the shard is unknown. An id is ``topic:partition:offset``.
     """
 
     source: str
@@ -576,13 +576,13 @@ class BatchStats:
     ``texts``       (source, text) of those that are no part of a snapshot.
     ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
-    ``around``      ``source/shard`` -> live rows that may stand below the snapshot before them.
-    ``doubted``     partitions in which rows may stand too low.
-    ``hidden``      ``source/shard`` that is captured, and whose topic we may not see.
-    ``late``        ``source/shard`` with rows that the broker refused when they came first, or that
-                    a waiver lets pass below what was landed.
-    ``let_pass``    those of them with rows that a waiver lets pass -> their lowest order before,
-                    and the highest of those behind them.
+    ``around``      ``source/shard`` -> live rows whose order may be below the snapshot before them.
+    ``doubted``     partitions with rows whose order may be too low.
+    ``hidden``      ``source/shard`` that is captured, and whose topic Sluice may not see.
+    ``late``        ``source/shard`` with rows below the landed order, which the broker refused when
+                    they came first, or which a waiver accepts.
+    ``let_pass``    those with rows that a waiver accepts -> the lowest order of these rows before,
+                    and the highest order of the rows behind them.
     ``minutes``     table -> its rows by minute and op.
     """
 

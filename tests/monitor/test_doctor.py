@@ -423,7 +423,7 @@ def test_a_replica_that_does_not_answer_is_told_with_what_to_look_at(path: Path)
     assert [(one.where, one.why) for one in done.unasked] == [
         ("source:shop", "down: no route to host")
     ]
-    assert "the replica b:3307 run, is it reached from here as options.read_from" in (
+    assert "the replica b:3307 run, is the address in options.read_from of" in (
         done.unasked[0].then
     )
     assert [one.code for one in done.findings] == ["unproven"], "the source itself is examined"

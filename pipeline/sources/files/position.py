@@ -61,7 +61,7 @@ class FilePositions:
 def _read(position: Position) -> tuple[int, int]:
     found = _WORDS.fullmatch(position.words)
     if found is None:
-        raise ValueError(f"{position!r} is no place in a ledger of files")
+        raise ValueError(f"{position!r} is no position in a ledger of files")
     return int(found[1]), int(found[2])
 
 

@@ -181,6 +181,6 @@ def test_a_fail_names_the_first_key_and_both_times() -> None:
     ruling = PROBE.judge(reading, [])
 
     assert (ruling.outcome, ruling.code) == (Outcome.FAIL, "clock_fell")
-    assert ruling.reason.startswith("2 keys: the change of a that stands is of 2026-03-01T12:00:00")
+    assert ruling.reason.startswith("2 keys: the newest change of a is dated 2026-03-01T12:00:00")
     assert reading.value == 2.0
     assert PROBE.judge(replace(reading, found=()), []).outcome is Outcome.PASS

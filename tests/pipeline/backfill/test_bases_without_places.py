@@ -156,7 +156,7 @@ def test_a_heartbeat_below_what_came_before_it_is_no_place_for_a_base(beside: Ca
     low = replace(checkpoint.heartbeat_histories["a"], clear=False)
     beside.harness.loop.checkpoint = replace(checkpoint, heartbeat_histories={"a": low})
 
-    assert "let all senders use one version sequence" in beside.state().why
+    assert "make all senders use one version sequence" in beside.state().why
     assert not beside.rows.reads
 
 

@@ -52,7 +52,7 @@ def answer(code: str) -> str:
         ("InvalidAccessKeyId", "the key is unknown there; correct AWS_ACCESS_KEY_ID"),
         ("SignatureDoesNotMatch", "the secret is wrong; correct AWS_SECRET_ACCESS_KEY"),
         ("ExpiredToken", "the session token has expired; renew AWS_SESSION_TOKEN"),
-        ("AccessDenied", "let Sluice's key list, read, write and delete there"),
+        ("AccessDenied", "allow Sluice's key to list, read, write and delete there"),
         ("PermanentRedirect", "the bucket is in another region; set AWS_REGION"),
         ("SlowDown", "the store asks for fewer requests, and Sluice retries automatically"),
         ("InternalError", GENERIC),
@@ -69,7 +69,7 @@ def test_a_refusal_is_told_by_its_code_with_what_helps_and_no_secret(
     assert str(found.value) == f"s3://lake/t/log/1: {code}; {advice}"
 
 
-KEY_NEEDS = "403: no words; let Sluice's key list, read, write and delete there"
+KEY_NEEDS = "403: no words; allow Sluice's key to list, read, write and delete there"
 CLEAR_TEXT = "Generic S3 error: Error performing GET http://h: builder error\nmore"
 
 

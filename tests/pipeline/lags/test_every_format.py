@@ -180,4 +180,4 @@ def test_a_hop_that_is_not_known_says_why(
     assert all(isinstance(one, Missing) and one.why for one in told.values()), told
     assert "the connector is down" in str(told[Hop.COLLECTION])
     assert "the connector is down" in str(lags.total(Stage.MIRROR))
-    assert "heartbeat 2 has landed, but its collector has not said" in str(told[Hop.CONSUMER])
+    assert "heartbeat 2 has landed, but its collector has not reported" in str(told[Hop.CONSUMER])

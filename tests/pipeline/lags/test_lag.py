@@ -163,7 +163,7 @@ def test_what_was_not_measured_is_missing_and_never_zero(
         pytest.param({"heartbeats": {}}, "no heartbeat has landed yet", id="no heartbeat"),
         pytest.param(
             {"acknowledged": {}},
-            "heartbeat 690 has landed, but its collector has not said what it sent",
+            "heartbeat 690 has landed, but its collector has not reported what it sent",
             id="a collector that is silent",
         ),
         pytest.param(

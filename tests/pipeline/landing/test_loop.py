@@ -175,7 +175,7 @@ def test_another_services_batch_is_never_landed_over(harness: LandingHarness) ->
     other = LandingHarness(harness.home, harness.topics, harness.server)
     harness.meanwhile = other.land
 
-    with pytest.raises(HeldError, match="lane_taken: lane main stands at 1, not 0"):
+    with pytest.raises(HeldError, match="lane_taken: lane main is at batch 1, not 0"):
         harness.land()
 
     assert [offset for _, _, offset in harness.rows("a")] == [0, 1, 2]
