@@ -423,10 +423,10 @@ def _of_ledger(table: str, losses: TableLosses, advice: str) -> Iterator[Reason]
         text = f"{one.text} went in and did not come out; {advice}"
         yield Reason("residual", text, f"{LEDGER}:{table}:{one.key}" if one.whole else "")
     if losses.more:
-        text = f"{losses.more} more rows of the ledger did not come out; {advice}"
+        text = f"{losses.more} more of the ledger's messages or rows did not come out; {advice}"
         yield Reason("residual", text)
     if losses.unreadable:
-        what = f"{losses.unreadable} rows of the ledger did not come out"
+        what = f"{losses.unreadable} of the ledger's messages or rows did not come out"
         where = "the store's row of their minute is unreadable; delete it (docs/runbooks/lost.md)"
         yield Reason("residual", f"{what}, and {where}")
 

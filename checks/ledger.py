@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from checks.named_rows import describe_count
 from pipeline.copies.copy import CopiedVersion
 from pipeline.minute_counts import NO_MINUTE, MinuteCounts, add_counts, add_named
 from pipeline.model import Hop, Op
@@ -64,6 +65,15 @@ def copy_hop(copy: str) -> str:
 def is_copy_hop(hop: str) -> bool:
     """Whether *hop* leads into a copy."""
     return hop.startswith(_COPY)
+
+
+def describe_missing(hop: str, number: int) -> str:
+    """How much is missing or too many at *hop*, in words: each hop has its own units."""
+    if hop == Hop.COLLECTION:
+        return "1 event" if number == 1 else f"{number} events"
+    if hop == LANDING_HOP:
+        return "1 message or row" if number == 1 else f"{number} messages or rows"
+    return describe_count(number)
 
 
 class LedgerState(StrEnum):
@@ -205,7 +215,7 @@ class Residual:
 
     @property
     def rows(self) -> int:
-        """Rows that are missing or too many."""
+        """Rows, at the hop LANDING messages too, that are missing or too many."""
         return sum(abs(rows) for ops in self.missing.values() for rows in ops.values())
 
     @property
@@ -218,7 +228,8 @@ class Residual:
         rest = len(self.missing) - MOST_MINUTES_SHOWN
         more = f" and {rest} more" if rest > 0 else ""
         rows = ", ".join(f"{op}: {rows}" for op, rows in sorted(ops.items()) if rows)
-        return f"{self.rows} rows ({rows}) at hop {self.hop}, of {shown}{more} UTC"
+        total = describe_missing(self.hop, self.rows)
+        return f"{total} ({rows}) at hop {self.hop}, of {shown}{more} UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,7 +354,7 @@ def test_many_residuals_give_some_reasons_and_count_the_others() -> None:
     assert (last.id, last.text.partition(":")[0]) == ("", "580 more residuals block, too")
     assert (more.id, more.text.partition(";")[0]) == (
         "",
-        "5 more rows of the ledger did not come out",
+        "5 more of the ledger's messages or rows did not come out",
     )
     assert [one.id for one in later[:20]] == ids[20:40]
 

@@ -19,6 +19,7 @@ from checks.ledger import (
     Recorded,
     Residual,
     add_entries,
+    copy_hop,
     count_in_flight,
     find_proof,
     group_residuals,
@@ -245,6 +246,21 @@ def test_the_text_of_a_residual_is_short_and_counts_the_rest() -> None:
 
     assert text.startswith("14 rows (c: 7, u: -7) at hop merge, of 1970-01-01 00:00, ")
     assert text.endswith("00:04 and 2 more UTC")
+
+
+@pytest.mark.parametrize(
+    ("hop", "number", "text"),
+    [
+        (Hop.COLLECTION, 1, "1 event"),
+        (Hop.COLLECTION, 2, "2 events"),
+        (LANDING_HOP, 1, "1 message or row"),
+        (LANDING_HOP, 2, "2 messages or rows"),
+        (Hop.MERGE, 1, "1 row"),
+        (copy_hop("cache"), 2, "2 rows"),
+    ],
+)
+def test_a_residual_is_in_the_units_of_its_hop(hop: str, number: int, text: str) -> None:
+    assert Residual(hop, AT, {7: {"c": number}}).text.startswith(f"{text} (c: {number}) at hop ")
 
 
 def test_a_minute_that_was_made_good_shows_only_what_is_lost_after_that() -> None:

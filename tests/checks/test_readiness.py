@@ -302,7 +302,7 @@ def test_rows_of_an_unreadable_minute_block_and_say_what_a_person_does() -> None
     answer = assess(MIRROR, inputs(losses=TableLosses(unreadable=2)), BOTH)
 
     (reason,) = [one for one in answer.reasons if one.code == "residual"]
-    assert "2 rows of the ledger did not come out" in reason.text
+    assert "2 of the ledger's messages or rows did not come out" in reason.text
     assert "delete it (docs/runbooks/lost.md)" in reason.text
     assert "bootstrap" not in reason.text
 

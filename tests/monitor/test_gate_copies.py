@@ -385,7 +385,7 @@ def test_a_copy_that_lacks_a_row_is_blocked_until_it_is_loaded_and_its_table_is_
     status, answer = ask_copy_gate(rig)
     (why,) = [one["text"] for one in answer["tables"][0]["reasons"] if one["code"] == "residual"]
     assert (status, answer["state"]) == (409, "revoked")
-    assert why.startswith("1 rows (u: 1) at hop copy:cache, of 1970-01-01 00:07 UTC went in")
+    assert why.startswith("1 row (u: 1) at hop copy:cache, of 1970-01-01 00:07 UTC went in")
     assert "load" in why
     assert ask_copy_gate(rig, stage="mirror", copy="")[0] == 200
 

@@ -90,7 +90,7 @@ def test_a_residual_pages_once_and_names_hop_minute_op_and_rows(healthy: Rig) ->
 
     assert open_losses(healthy) == [ORDERS]
     (subject,) = subjects(healthy)
-    text = "LOST shop.orders ledger: 1 rows (u: 1) at hop merge, of 2026-03-29 11:40 UTC went in"
+    text = "LOST shop.orders ledger: 1 row (u: 1) at hop merge, of 2026-03-29 11:40 UTC went in"
     assert subject.startswith(text)
 
     healthy.reload()
@@ -106,7 +106,9 @@ def test_a_message_that_landing_lost_pages_and_blocks_as_a_row_that_a_merge_lost
 
     assert open_losses(healthy) == [ORDERS]
     (subject,) = subjects(healthy)
-    assert subject.startswith(f"LOST shop.orders ledger: 1 rows ({name}: 1) at hop landing, of ")
+    assert subject.startswith(
+        f"LOST shop.orders ledger: 1 message or row ({name}: 1) at hop landing, of "
+    )
     status, codes = answer_gate(healthy)
     assert (status, codes[:1]) == (409, ["residual"])
     assert waiver_id(healthy).startswith(f"ledger:{ORDERS}:landing@")

@@ -920,7 +920,7 @@ def test_a_message_that_landing_lost_is_a_residual_of_its_batch(store: ServiceSt
 
     (loss,) = store.ledger.losses()[T].residuals
     assert (loss.hop, loss.at, loss.rows) == (LANDING_HOP, NOW, 1)
-    assert "1 rows (rows of t:0 in batch 1: 1) at hop landing" in loss.text
+    assert "1 message or row (rows of t:0 in batch 1: 1) at hop landing" in loss.text
     assert store.ledger.residuals() == {(T, LANDING_HOP): 1}
 
     store.ledger.make_good(T, (loss, "new base"))
