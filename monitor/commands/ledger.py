@@ -42,9 +42,11 @@ def ledger(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Show for each hop and minute of TABLE how many rows went in and came out, by operation.
+    """Show for each hop and minute of TABLE what went in and what did not come out.
 
-    Exit status 0: no row is missing; 1: a minute has a residual; 3: none has, but one is unknown,
+    At collection it counts events, at landing messages and rows, else rows by operation.
+
+    Exit status 0: nothing is missing; 1: a minute has a residual; 3: none has, but one is unknown,
     or the time begins before what is kept (six hours) or in the future; or no service answers.
     """
     span = {"from": since, "to": until}
@@ -68,8 +70,8 @@ def ledger(
 
 
 def _format_hop(hop: Mapping[str, Any]) -> Iterator[str]:
-    rows = "unknown" if hop["residual"] is None else f"{hop['residual']} rows"
-    yield f"{hop['hop']}: residual of all kept minutes: {rows}"
+    residual = "unknown" if hop["residual"] is None else hop["residual"]
+    yield f"{hop['hop']}: residual of all kept minutes: {residual}"
     if not hop["minutes"]:
         yield f"  {hop['note']}"
         return

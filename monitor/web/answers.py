@@ -305,8 +305,9 @@ class NewestOutcome(TypedDict):
 
 
 class LedgerMinute(TypedDict):
-    """Rows of one minute of the changes themselves, by op; ``explained`` by term of the account.
+    """One minute of a hop: rows by op; ``explained`` by term of the account.
 
+    In place of ops, `collection` has ``events``, and `landing` ``messages`` and ``rows``.
     ``missing`` went in and did not come out; a negative number came out and did not go in.
     ``residual`` counts both; null while a part is unknown or in flight. ``made_good`` was missing,
     and ``proof`` says what proves that the mirror has it by now.

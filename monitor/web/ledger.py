@@ -1,4 +1,4 @@
-"""Serves the ledger of a table: rows by minute and hop, as JSON and as a picture.
+"""Serves the ledger of a table, by minute and hop, as JSON and as a picture.
 
 Both read the store when they are asked; a board has only the sum of each table. State is shown by
 word, shape and colour.
@@ -53,6 +53,12 @@ TITLES: Mapping[str, str] = {
     Hop.MERGE: "from the change log into the mirror",
 }
 INTO_COPY = "from the mirror into the copy"
+DATED_BY: Mapping[str, str] = {
+    Hop.COLLECTION: "the end of each transaction",
+    LANDING_HOP: "its landing",
+    Hop.MERGE: "each change",
+}
+BY_CHANGE_OR_COMMIT = "each change, or of the commit that removed rows"
 From = Annotated[str | None, Query(alias="from")]
 To = Annotated[str | None, Query(alias="to")]
 
@@ -76,12 +82,12 @@ class Span:
     responses={200: declare_answer(answers.TableLedger), **NOT_FOUND},
 )
 def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JSONResponse:
-    """Rows by minute that went into a hop and came out, from ``from`` to before ``to``.
+    """What went into each hop and came out, by minute, from ``from`` to before ``to``.
 
     By default the last hour; at most a day. A date is its first instant in the pipeline's zone, so
-    two dates in a row name one day. Minutes without a row are left out. Minutes that
-    balance or are unknown are kept for six hours, residuals until they are made good. ``note``
-    says if the span begins before that, or in the future.
+    two dates in a row name one day. Minutes without any count are left out. Minutes
+    that balance or are unknown are kept for six hours, residuals until they are made good.
+    ``note`` says if the span begins before that, or in the future.
     """
     span = _span(parts, table, since, until)
     found = _entries(parts, table, span)
@@ -123,7 +129,7 @@ class Line:
     hop: str
     cells: tuple[Cell, ...]
     note: str
-    dated_by: str = "each change"
+    dated_by: str
 
 
 @LEDGER_PAGES.get("/ledger", response_class=HTMLResponse, responses=NOT_FOUND)
@@ -138,7 +144,7 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
             str(hop),
             tuple(_cells(hop, found.get(hop, ()), span)),
             _explain_empty(parts, table, hop, found, known=not note),
-            "its landing" if hop == LANDING_HOP else "each change",
+            DATED_BY.get(hop, BY_CHANGE_OR_COMMIT),
         )
         for hop in _hops(parts, table)
     ]

@@ -231,7 +231,7 @@ def test_the_command_has_a_line_for_each_minute_and_exits_1_for_a_residual(addre
 
     *_, total, heads, balanced, lost, flying = said.splitlines()
     assert status == 1
-    assert total == "merge: residual of all kept minutes: 1 rows"
+    assert total == "merge: residual of all kept minutes: 1"
     assert heads.split()[:4] == ["minute", "state", "went", "in"]
     assert re.split(r" {2,}", balanced.strip())[1:4] == ["balanced", "2 c", "2 c"]
     assert re.split(r" {2,}", lost.strip())[1:5] == ["residual", "1 c, 1 d", "1 c", "1 d"]
@@ -302,6 +302,19 @@ def test_a_time_in_the_future_is_said_to_be_one(address: str, counted: Rig) -> N
         f"this time is in the future; it is {counted.now.isoformat()} now",
     )
     assert "no row is known" in said
+
+
+def test_the_page_says_what_dates_a_minute_of_each_hop(rig: Rig) -> None:
+    rig.gate.copies = lambda _: ("cache",)
+    page = rig.client.get("/ledger", params={"table": ORDERS}).text
+
+    cards = re.findall(r'data-hop="([\w:]+)">.*?, by the time of (.*?)[;<]', page, re.DOTALL)
+    assert cards == [
+        ("collection", "the end of each transaction"),
+        ("landing", "its landing"),
+        ("merge", "each change"),
+        ("copy:cache", "each change, or of the commit that removed rows"),
+    ]
 
 
 def test_what_came_from_topics_is_shown_in_its_own_units(counted: Rig) -> None:
