@@ -83,6 +83,20 @@ class TopicNames:
     routed: bool = False
 
 
+@dataclass(frozen=True, eq=False)  # without slots: the texts are sorted once, for all its topics
+class _Group:
+    """Shards that may be sent into the same topics."""
+
+    shards: Collection[Shard] = ()
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(sorted(map(str, self.shards)))
+
+
+_NO_SHARDS = _Group()
+
+
 @dataclass(frozen=True)  # without slots: it is sorted out once, and only where something is lost
 class TopicShards:
     """Maps topics to *shards*; ``names_of`` returns a topic's source, None if it has no source."""
@@ -97,13 +111,12 @@ class TopicShards:
         Every one of its source where none is known to be sent into it.
         """
         names = self.names_of(topic)
-        every = self._every.get(names.source, ()) if names else self.shards
-        return tuple(sorted(map(str, self._into(topic, names) or every)))
+        return self._into(topic, names).texts or self._all(names).texts
 
     def concerns_nobody(self, topic: str) -> bool:
         """Whether its source has no shard yet, and *topic* holds no rows of one."""
         names = self.names_of(topic)
-        if names is None or self._every.get(names.source):
+        if names is None or self._all(names).shards:
             return False
         return topic == names.statements or topic in names.others
 
@@ -112,31 +125,34 @@ class TopicShards:
 
         That it has none may be waived, and what it loses meanwhile is not waived with it.
         """
-        return any(map(self._is_awaited, self._into(topic, self.names_of(topic))))
+        return any(map(self._is_awaited, self._into(topic, self.names_of(topic)).shards))
 
-    def _into(self, topic: str, names: TopicNames | None) -> Collection[Shard]:
-        if names is not None and topic == names.statements:
-            return self._every.get(names.source, ())
-        found = {shard for end in topic_endings(topic) for shard in self._named.get(end, ())}
-        if names is not None:
-            found = {shard for shard in found if shard.source == names.source}
-            if topic not in names.others and names.routed:
-                found.update(self._every.get(names.source, ()))
-            elif topic not in names.others and not found:
-                found.update(self._strays.get(names.source, ()))
-        return found
+    def _into(self, topic: str, names: TopicNames | None) -> _Group:
+        carries_any = names is not None and topic not in names.others
+        if names is not None and (topic == names.statements or (carries_any and names.routed)):
+            return self._all(names)
+        named = {shard for end in topic_endings(topic) for shard in self._named.get(end, ())}
+        found = {shard for shard in named if names is None or shard.source == names.source}
+        if names is not None and carries_any and not found:
+            return self._strays.get(names.source, _NO_SHARDS)
+        return _Group(found)
+
+    def _all(self, names: TopicNames | None) -> _Group:
+        """Those of a source, or of all."""
+        return self._any if names is None else self._every.get(names.source, _NO_SHARDS)
 
     def _is_awaited(self, shard: Shard) -> bool:
         there = self.checkpoint.shards.get(shard) is not None
         return there and shard_exists(self.checkpoint, shard)
 
     @cached_property
-    def _every(self) -> Mapping[str, list[Shard]]:
+    def _any(self) -> _Group:
+        return _Group(self.shards)
+
+    @cached_property
+    def _every(self) -> Mapping[str, _Group]:
         """By source."""
-        found: dict[str, list[Shard]] = {}
-        for shard in self.shards:
-            found.setdefault(shard.source, []).append(shard)
-        return found
+        return _group_by_source(self.shards)
 
     @cached_property
     def _named(self) -> Mapping[str, list[Shard]]:
@@ -147,16 +163,21 @@ class TopicShards:
         return found
 
     @cached_property
-    def _strays(self) -> Mapping[str, list[Shard]]:
+    def _strays(self) -> Mapping[str, _Group]:
         """Return the shards of each source without a listed topic of their own."""
         topics = {at.topic for at in (*self.checkpoint.offsets, *self.checkpoint.gone)}
         owned = [(names.source, t) for t in topics if (names := self.names_of(t)) is not None]
         ends = {(source, end) for source, topic in owned for end in topic_endings(topic)}
-        found: dict[str, list[Shard]] = {}
-        for shard in self.shards:
-            if (shard.source, spell_topic(shard.name)) not in ends:
-                found.setdefault(shard.source, []).append(shard)
-        return found
+        return _group_by_source(
+            shard for shard in self.shards if (shard.source, spell_topic(shard.name)) not in ends
+        )
+
+
+def _group_by_source(shards: Iterable[Shard]) -> dict[str, _Group]:
+    found: dict[str, list[Shard]] = {}
+    for shard in shards:
+        found.setdefault(shard.source, []).append(shard)
+    return {source: _Group(own) for source, own in found.items()}
 
 
 LINGER = 60.0  # seconds that a hazard is kept after the first look that did not see it

@@ -8,6 +8,7 @@ after a failover.
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -69,11 +70,17 @@ class Staged:
     def compare_topics(self, shards: TopicShards, router: Router) -> dict[str, TopicCounts]:
         """Return table -> what its topics brought; *shards* as of the batch's checkpoint."""
 
-        def tables_of(topic: str) -> set[str]:
-            named = (Shard.parse(text).name for text in shards.lost_with(topic))
-            return {table for table in map(router.table, named) if table is not None}
+        @cache  # topics of a source have the same shards: their hashes cost less than their tables
+        def tables(lost: tuple[str, ...]) -> frozenset[str]:
+            named = (router.table(Shard.parse(text).name) for text in lost)
+            return frozenset(table for table in named if table is not None)
 
-        return compare_topics(self.counts, self.tallies, shards.checkpoint.batch, tables_of)
+        return compare_topics(
+            self.counts,
+            self.tallies,
+            shards.checkpoint.batch,
+            lambda topic: tables(shards.lost_with(topic)),
+        )
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.checkpoint import Checkpoint
 from pipeline.clocks import LONGEST_WAIT
 from pipeline.errors import UnreachableError
 from pipeline.files.content import RowsHead, encode_head
@@ -24,11 +25,14 @@ from pipeline.formats.file_rows import FileRows
 from pipeline.formats.format import RAW, Decoded, Format, build_batch
 from pipeline.landing import task
 from pipeline.landing.batch_stats import RunStats, tally_rows
+from pipeline.landing.listing import TopicNames, TopicShards
+from pipeline.landing.staging import Staged
 from pipeline.landing.task import SLIM
 from pipeline.landing.topic_counts import DecodeCounter, PartitionCounts, compare_topics
 from pipeline.minute_counts import add_named
-from pipeline.model import Op, TopicPartition
+from pipeline.model import Op, Shard, TopicPartition
 from pipeline.reports import LandingReport, TopicCounts
+from pipeline.settings import Router
 from pipeline.transports.transport import OffsetRange, RangeRead
 from tests.builders.harness import (
     GIB4,
@@ -519,3 +523,19 @@ def test_counts_of_topics_cost_as_much_as_their_rows(
         return calls_of(lambda: compare_topics(counts, tallies, 7, lambda _: every))
 
     assert cost(*many) < 5 * cost(*few)
+
+
+@pytest.mark.parametrize("routed", [True, False], ids=["routed", "tables without a topic"])
+def test_unread_rows_of_many_topics_cost_as_much_as_their_tables(*, routed: bool) -> None:
+    names = TopicNames("s", "shop", routed=routed)
+
+    def cost(topics: int) -> int:
+        landed = {TopicPartition(f"shop.t{n}", 0): {("", "error"): 1} for n in range(topics)}
+        counts = {at: PartitionCounts(1, 1, 1) for at in landed}
+        staged = Staged((), (replace(NO_ROWS, landed=landed),), {}, counts)
+        known = {Shard("s", f"db.u{n}"): f"db.u{n}" for n in range(topics)}
+        made = Checkpoint("main", 7, {}, shards=known)
+        shards, router = TopicShards(made, known, lambda _: names), Router()
+        return calls_of(lambda: staged.compare_topics(shards, router))
+
+    assert cost(200) < 5 * cost(50)
