@@ -140,7 +140,7 @@ ASKS: list[Callable[[Store], object]] = [
     ("variable", "value", "at", "says"),
     [
         pytest.param(
-            "AWS_ACCESS_KEY_ID", "x", BUCKET, "(correct AWS_ACCESS_KEY_ID|let Sluice's)", id="key"
+            "AWS_ACCESS_KEY_ID", "x", BUCKET, "(correct AWS_ACCESS_KEY_ID|allow Sluice's)", id="key"
         ),
         pytest.param("AWS_ENDPOINT_URL", "http://127.0.0.1:9", BUCKET, "error sending", id="host"),
         pytest.param("AWS_ALLOW_HTTP", "no", BUCKET, "needs AWS_ALLOW_HTTP=true", id="no TLS"),

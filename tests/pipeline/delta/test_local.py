@@ -73,8 +73,8 @@ def test_a_real_disk_that_is_full_says_so_and_takes_the_same_again_once_there_is
     [
         pytest.param(errno.ENOSPC, "make room", id="no room"),
         pytest.param(errno.EDQUOT, "make room", id="no room for this user"),
-        pytest.param(errno.EROFS, "let Sluice's user read and write", id="read-only"),
-        pytest.param(errno.EACCES, "let Sluice's user read and write", id="no right"),
+        pytest.param(errno.EROFS, "allow Sluice's user to read and write", id="read-only"),
+        pytest.param(errno.EACCES, "allow Sluice's user to read and write", id="no right"),
         pytest.param(errno.EIO, "look at the disk", id="broken"),
     ],
 )
