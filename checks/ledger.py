@@ -14,7 +14,8 @@ compared in its own report.
 
 The hop of a copy leads from the mirror into that copy: a merge counts the rows that it changes, in
 its own commit, and the copy those that it takes over, as it follows that commit. Versions of the
-mirror decide what is compared. A load of the whole copy makes good what it lacked before.
+mirror decide what is compared. A load of the whole copy makes good what it lacked before. What a
+copy misses belongs to its place, also if it is renamed.
 
 What came out may have left no row in the mirror. It was explained then: superseded, redelivered,
 quarantined, archived and so on, as in :mod:`pipeline.apply.account`.
@@ -32,6 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from hashlib import sha256
 
 from checks.named_rows import describe_count
 from pipeline.copies.copy import CopiedVersion
@@ -60,6 +62,11 @@ _SECONDS = 60
 def copy_hop(copy: str) -> str:
     """Return the hop that leads from the mirror into the *copy* of this name."""
     return f"{_COPY}{copy}"
+
+
+def place_hop(place: str) -> str:
+    """Return the hop that leads into the copy at this *place*; no name of a copy makes the same."""
+    return copy_hop(f"@{sha256(place.encode()).hexdigest()[:16]}")
 
 
 def is_copy_hop(hop: str) -> bool:
@@ -252,6 +259,10 @@ class TableLosses:
             self.unreadable + other.unreadable,
         )
 
+    def at_hop(self, hop: str) -> "TableLosses":
+        """The same, shown as losses of *hop*."""
+        return replace(self, residuals=tuple(replace(one, hop=hop) for one in self.residuals))
+
 
 NO_LOSSES = TableLosses()
 
@@ -409,6 +420,24 @@ def _without_balanced(one: LedgerEntry) -> LedgerEntry:
     missing = one.missing.items()
     went_in = {op: rows for op, rows in missing if rows > 0}
     return replace(one, went_in=went_in, came_out={op: -rows for op, rows in missing if rows < 0})
+
+
+def inherit_missing(one: LedgerEntry, own: LedgerEntry) -> LedgerEntry:
+    """What *one* misses beyond what is missing of *own*, of the same minute at another place.
+
+    Both may be one place under two addresses, so what both miss counts once.
+    """
+    known = own.missing
+    went_in = {op: rows - max(known.get(op, 0), 0) for op, rows in one.missing.items()}
+    came_out = {op: -rows + min(known.get(op, 0), 0) for op, rows in one.missing.items()}
+    return LedgerEntry(
+        one.minute,
+        {op: rows for op, rows in went_in.items() if one.missing[op] > 0 and rows > 0},
+        {op: rows for op, rows in came_out.items() if one.missing[op] < 0 and rows > 0},
+        unknown=one.unknown,
+        batch=one.batch,
+        found=one.found,
+    )
 
 
 def is_loaded(one: LedgerEntry, load: CopiedVersion) -> bool:

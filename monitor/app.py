@@ -18,6 +18,7 @@ from checks.run import looks_back
 from monitor.board import CurrentBoard
 from monitor.clients import LakeClient, open_error_table
 from monitor.config.model import Config
+from monitor.config.sections import spell_place
 from monitor.copying import Copies
 from monitor.cycle import Cycle
 from monitor.gate import Gate
@@ -58,7 +59,7 @@ class App:
         """Build the parts in the order in which they need each other."""
         config, store, clock = self.config, self.store, self.clock
         store.certificates.limit = config.certificates
-        store.ledger.copies = tuple(one.name for one in config.copied)
+        store.ledger.know_copies({one.name: spell_place(one.copy) for one in config.copied})
         self.settings = config.settings  # the config makes new ones each time
         self.stopping, self.started = threading.Event(), clock()
         self.current, self.way = CurrentBoard(), RequestPriority()

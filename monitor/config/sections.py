@@ -142,14 +142,14 @@ def _colliding(found: list[CopyPlan]) -> Iterator[str]:
     """Yield copies that would overwrite each other."""
     places: dict[str, CopyPlan] = {}
     for one in found:
-        other, place = places.setdefault(_spell_place(one.copy), one), one.copy.place
+        other, place = places.setdefault(spell_place(one.copy), one), one.copy.place
         if other is not one:
             named = "" if other.copy.place == place else f", which it calls {other.copy.place}"
             fault = f"copy {other.name} also writes to {place}{named}"
             yield f"copies.{one.name}: {fault}; use a target of its own for each copy"
 
 
-def _spell_place(copy: Copy) -> str:
+def spell_place(copy: Copy) -> str:
     """Where *copy* writes, alike for each spelling of its host; the DNS is not asked."""
     host = str(getattr(copy, "host", ""))
     return copy.place.replace(f"//{host}", f"//{_spell_host(host)}", 1) if host else copy.place

@@ -7,6 +7,9 @@ its batches UNKNOWN: nothing counts it as a loss.
 Balanced and unknown minutes stay for some hours, minutes that were made good for 42 days. Residuals
 stay until they are made good, so that none ends by its age. What was proven stays proven: the proof
 is stored with the minute, and is not asked for again.
+
+The hop of a copy is stored by its place, not by its name: what a store misses stays with it,
+though the config renames it. Earlier versions stored it by name.
 """
 
 import threading
@@ -37,6 +40,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal,
     or_,
     select,
     true,
@@ -58,10 +62,12 @@ from checks.ledger import (
     copy_hop,
     count_in_flight,
     group_residuals,
+    inherit_missing,
     is_copy_hop,
     is_loaded,
     leave_unknown,
     minute_of,
+    place_hop,
     settle_copied,
     settle_landing,
     settle_merge,
@@ -119,19 +125,24 @@ class CopyReach:
         """Whether a copy that is *at* this position took over nothing that was not compared."""
         return self.mirror == at.mirror and self.last >= at.version
 
+    def precedes(self, one: CopiedVersion) -> bool:
+        """Whether a copy that has come to hold *one* took over nothing in between."""
+        known = self.last >= 0 and self.mirror in {"", one.mirror}
+        return known and one.version <= self.last + 1
+
 
 @dataclass(eq=False)
 class Ledger:
     """The ledger of one lane; ``_early`` are merges of batches that landing has not reported yet.
 
     They are in memory only, because each process reports the newest merge of a table again.
-    ``copies`` are those that there are, once they are known. ``_residuals`` and ``_losses`` are as
-    stored but for those of the ``_changed`` tables; None: of all tables. ``_reached`` has by hop of
-    a copy and table what was compared, never before its residuals can be read.
+    ``_copies`` has by name the hops of the copies that there are, once they are known.
+    ``_residuals`` and ``_losses`` are as stored but for those of the ``_changed`` tables; None: of
+    all tables. ``_reached`` has by hop of a copy and table what was compared, never before its
+    residuals can be read.
     """
 
     database: Database
-    copies: Collection[str] | None = None
     _early: dict[str, MergeReport] = field(default_factory=dict)
     _residuals: Residuals = field(default_factory=dict, repr=False)
     _losses: Mapping[tuple[str, str], TableLosses] = field(default_factory=dict, repr=False)
@@ -140,7 +151,29 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _merging: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _counted: dict[str, CountedHop] = field(default_factory=dict, repr=False)
+    _copies: Mapping[str, str] | None = None
     _reached: dict[str, dict[str, CopyReach]] = field(default_factory=dict, repr=False)
+
+    def know_copies(self, places: Mapping[str, str]) -> None:
+        """Count what a copy does at its place; *places* are by the names that the config has.
+
+        What an earlier version stored by name goes to the place of this name. What was missing then
+        is kept beside that, because the name may have had another place.
+        """
+        hops = {name: place_hop(place) for name, place in places.items()}
+        named = ledger_reach.c.lane.in_([copy_hop(name) for name in hops])
+        with self.database.read() as connection:
+            found = {*connection.scalars(select(ledger_reach.c.lane).where(named))}
+        if found:
+            with self.database.write() as connection:
+                for name, hop in hops.items():
+                    _place(connection, copy_hop(name), hop)
+        with self._lock:
+            self._copies, self._reached, self._changed = hops, {}, None
+
+    def _hop(self, copy: str) -> str:
+        """Return the hop under which what a copy of this name does is stored."""
+        return (self._copies or {}).get(copy, copy_hop(copy))
 
     def note_counts(self, verdict: Verdict, at: datetime) -> None:
         """Keep what the check of a hop counted until the next transaction, with others' counts.
@@ -281,18 +314,19 @@ class Ledger:
 
         Of a version that it follows again, only what is missing counts. A version that was loaded
         makes good what was missing before it.  Versions of another mirror are not compared with
-        those before: what came between was not reported, so it is unknown. A copy that begins
-        without a load goes on where one of another name ended, and misses what that one lacked.
+        those before: what came between was not reported, so it is unknown. If what it holds came
+        neither by a load nor by versions that were compared, its place may be a removed one by
+        another address: it misses what those lacked.
         """
         if not done:
             return
-        hop = copy_hop(copy)
+        hop = self._hop(copy)
         self.copy_reach(copy)  # as it was stored before
         with self.database.write() as connection:
             reach, new = self._copied(hop, table), list[LedgerEntry]()
-            if reach.last < 0 and done[0].at is not None:
-                self._take_over(connection, table, hop, at)
             for one in done:
+                if one.at is not None and not reach.precedes(one):
+                    self._inherit(connection, table, hop, at)
                 known = reach if one.mirror == reach.mirror else CopyReach()
                 highest = one.version if one.at is None else max(known.highest, one.version)
                 if one.at is None:
@@ -311,7 +345,7 @@ class Ledger:
 
     def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
         """Compare again what *copy* follows from *at* on, if it was compared further before."""
-        known, hop = self.copy_reach(copy).get(table, CopyReach()), copy_hop(copy)
+        known, hop = self.copy_reach(copy).get(table, CopyReach()), self._hop(copy)
         if known.mirror != at.mirror or known.last <= at.version:
             return
         reach = replace(known, last=at.version)
@@ -325,7 +359,7 @@ class Ledger:
 
         Residuals that are read later have all that it misses until there.
         """
-        hop = copy_hop(copy)
+        hop = self._hop(copy)
         with self._lock:
             if hop not in self._reached:
                 query = select(ledger_reach).where(ledger_reach.c.lane == hop)
@@ -343,8 +377,10 @@ class Ledger:
         when = and_(own, ledger_minutes.c.minute >= since, ledger_minutes.c.minute < until)
         flying = count_in_flight(self._open(ledger_open.c.table == table))
         found = dict[str, list[LedgerEntry]]()
-        for hop in (*LEDGER_HOPS, *map(copy_hop, copies)):
-            found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == str(hop)))
+        stored = {hop: str(hop) for hop in LEDGER_HOPS}
+        stored |= {copy_hop(copy): self._hop(copy) for copy in copies}
+        for hop, own_hop in stored.items():
+            found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == own_hop))
         found[Hop.MERGE] += [one for one in flying if since <= one.minute < until]
         return {hop: add_entries(own) for hop, own in found.items() if own}
 
@@ -357,7 +393,12 @@ class Ledger:
         with self._lock:
             self._read_changed()
             found = self._residuals.items()
-            return {key: rows for key, rows in found if not self._is_removed(key[1])}
+            names = {hop: copy_hop(name) for name, hop in (self._copies or {}).items()}
+            return {
+                (table, names.get(hop, hop)): rows
+                for (table, hop), rows in found
+                if not self._is_removed(hop)
+            }
 
     def losses(self) -> Mapping[str, TableLosses]:
         """Return table -> its residuals that are not made good; read as :meth:`residuals`.
@@ -371,21 +412,22 @@ class Ledger:
     def copy_losses(self, table: str, copy: str) -> TableLosses:
         """Return the residuals of a *copy* of *table*, as :meth:`losses`.
 
-        Until its first report, those of removed copies of *table* too: it may be one of them by
-        another name.
+        Until its first report, those of removed copies of *table* too: its place may be one of
+        those by another address.
         """
+        hop = self._hop(copy)
         with self._lock:
             self._read_changed()
-            own, hop = self._losses.get((table, copy_hop(copy)), NO_LOSSES), copy_hop(copy)
+            own = self._losses.get((table, hop), NO_LOSSES)
             removed = self._losses.get((table, _REMOVED))
-            if removed is None or self._copied(hop, table).last >= 0:
-                return own
-            return own + removed
+            if removed is not None and self._copied(hop, table).last < 0:
+                own += removed
+            return own.at_hop(copy_hop(copy))
 
     def _is_removed(self, hop: str) -> bool:
-        """Whether it is the hop of a copy that the config does not name any more."""
-        known = self.copies
-        return known is not None and is_copy_hop(hop) and hop not in map(copy_hop, known)
+        """Whether it is the hop of a copy that the config does not have any more."""
+        known = self._copies
+        return known is not None and is_copy_hop(hop) and hop not in known.values()
 
     def make_good(self, table: str, *proven: tuple[Residual, str]) -> None:
         """Store that residuals of *table* are made good, and by what; not what was found since.
@@ -429,7 +471,7 @@ class Ledger:
     ) -> Iterator[tuple[tuple[str, str], TableLosses]]:
         """Of the hops that no check speaks for, by table and the hop of a copy, else nothing.
 
-        Those of copies that the config does not name any more are together.
+        Those of copies that the config does not have any more are together.
         """
         some = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
         lost = [(key, rows) for key, rows in some if rows and key[1] != Hop.COLLECTION.value]
@@ -490,8 +532,6 @@ class Ledger:
             other = and_(ledger_reach.c.lane.not_in((self._lane, _TOPICS)), landed)
             delete_rows(self.database, ledger_reach, other)
             gone += delete_rows(self.database, ledger_open, ledger_open.c.lane != self._lane)
-        if self.copies is not None:
-            gone += self._forget_copies(self.copies)
         self._note_changed(None)
         return gone
 
@@ -526,18 +566,6 @@ class Ledger:
             settled = max(self._recorded(lane, table).last, numbers[-1])
             _reach(connection, lane, table, -1, settled)
         return len(numbers)
-
-    def _forget_copies(self, kept: Collection[str]) -> int:
-        """Forget the copies that are not *kept*, but for what they lack: they may come back."""
-        balanced = ledger_minutes.c.residual == 0
-        minutes = and_(balanced, _of_other_copies(ledger_minutes.c.hop, kept))
-        reach = _of_other_copies(ledger_reach.c.lane, kept)
-        with self._lock:
-            hops = {*map(copy_hop, kept)}
-            self._reached = {hop: one for hop, one in self._reached.items() if hop in hops}
-        return delete_rows(self.database, ledger_minutes, minutes) + delete_rows(
-            self.database, ledger_reach, reach
-        )
 
     def _give_up(self, lane: str) -> int:
         with self.database.write() as connection:
@@ -616,15 +644,28 @@ class Ledger:
         if good:
             _store_entries(connection, table, hop, good, at)
 
-    def _take_over(self, connection: Connection, table: str, hop: str, at: datetime) -> None:
-        """Count what removed copies of *table* miss as what the copy of *hop* misses."""
-        if self.copies is None:
+    def _inherit(self, connection: Connection, table: str, hop: str, at: datetime) -> None:
+        """Count what removed copies of *table* miss as what the copy of *hop* misses, too.
+
+        They may have moved on by this hop, so how far they were compared is not known any more.
+        """
+        if self._copies is None:
             return
         lost = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
-        theirs = and_(lost, _of_other_copies(ledger_minutes.c.hop, self.copies))
-        entries = self._minutes(theirs)
-        self._add(connection, table, hop, entries, at)
-        connection.execute(delete(ledger_minutes).where(theirs))
+        theirs = and_(lost, _of_other_copies(ledger_minutes.c.hop, self._copies))
+        query = select(ledger_minutes).where(theirs)
+        salvage = partial(_unread_minute, otherwise=1)
+        found = self.database.decoded(query, ledger_minutes, _entry, salvage)
+        there = self._of_minutes(table, hop, {one.minute for one in found}) if found else {}
+        new = dict[int, LedgerEntry]()
+        for one in found:
+            own = new.get(one.minute) or there.get(one.minute, LedgerEntry(one.minute))
+            more = inherit_missing(one, own)
+            if more.missing:
+                new[one.minute] = own.with_more(more)
+        _store_entries(connection, table, hop, [*new.values()], at)
+        reach = _of_other_copies(ledger_reach.c.lane, self._copies)
+        connection.execute(delete(ledger_reach).where(ledger_reach.c.table == table, reach))
 
     def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> None:
         """Add what was not added before: a check may count again after a restart."""
@@ -683,9 +724,21 @@ def _of_hop(table: str, hop: str) -> tuple[ColumnElement[bool], ColumnElement[bo
     return ledger_minutes.c.table == table, ledger_minutes.c.hop == str(hop)
 
 
-def _of_other_copies(hop: ColumnElement[str], kept: Collection[str]) -> ColumnElement[bool]:
-    """Whether a *hop* is that of a copy that is not among the *kept* names."""
-    return and_(hop.startswith(copy_hop(""), autoescape=True), hop.not_in(map(copy_hop, kept)))
+def _of_other_copies(hop: ColumnElement[str], kept: Mapping[str, str]) -> ColumnElement[bool]:
+    """Whether a *hop* is that of a copy that is not among those *kept*."""
+    return and_(hop.startswith(copy_hop(""), autoescape=True), hop.not_in(kept.values()))
+
+
+def _place(connection: Connection, named: str, hop: str) -> None:
+    """Count at *hop*, of a place, what the hop *named* has of tables that are new to this place."""
+    lane, table = ledger_reach.c.lane, ledger_reach.c.table
+    known = select(table).where(lane == hop)
+    new = and_(lane == named, table.not_in(known))
+    own = and_(ledger_minutes.c.hop == named, ledger_minutes.c.table.in_(select(table).where(new)))
+    columns = [literal(hop) if one.name == "hop" else one for one in ledger_minutes.c]
+    copied = insert(ledger_minutes).from_select([*ledger_minutes.c], select(*columns).where(own))
+    connection.execute(copied.prefix_with("OR REPLACE"))
+    connection.execute(update(ledger_reach).where(new).values(lane=hop))
 
 
 def _store_entries(
@@ -782,9 +835,9 @@ def _unread_batch(stored: Mapping[str, bytes | None], otherwise: int) -> LandedB
     return LandedBatch(_number(stored["batch"], otherwise), datetime.now(UTC), None)
 
 
-def _unread_minute(stored: Mapping[str, bytes | None]) -> LedgerEntry:
+def _unread_minute(stored: Mapping[str, bytes | None], otherwise: int = 0) -> LedgerEntry:
     """An unreadable minute is unknown, and keeps the number of rows that were missing."""
-    minute, lost = _number(stored["minute"]), _number(stored["residual"])
+    minute, lost = _number(stored["minute"]), _number(stored["residual"], otherwise)
     counts, found = ({UNREADABLE: lost}, datetime.now(UTC)) if lost else ({}, None)
     return LedgerEntry(minute if is_minute(minute) else 0, counts, unknown=True, found=found)
 

@@ -21,6 +21,7 @@ from monitor.schedule import Running
 from monitor.store.alerts import Waiver
 from monitor.store.store import ServiceStore
 from pipeline.checkpoint import Checkpoint
+from pipeline.copies.copy import CopiedVersion
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import Sample
 from pipeline.model import Hop, Missing, Shard
@@ -282,6 +283,29 @@ def test_the_ledger_waits_for_no_merge_of_a_table_that_left_the_config(
     users, orders = (ledger.entries(one, 0, 100)[Hop.MERGE] for one in (USERS, ORDERS))
     assert [(one.unknown, one.in_flight) for one in users] == [(known, {"c": 2 - known})]
     assert [(one.unknown, one.in_flight) for one in orders] == [(False, {"c": 2})]
+
+
+def test_what_a_copy_lacks_goes_with_its_store_to_another_name(start: Start) -> None:
+    app = start(copies(cache="localhost"))
+    lost = CopiedVersion(4, NOON, {"7": {"u": 1}}, {})
+    app.store.ledger.add_copied("cache", USERS, [CopiedVersion(3), lost], NOON)
+    app.close()
+
+    app = start(copies(cache="redis-2", serving="127.0.0.1"))
+
+    ledger = app.store.ledger
+    assert ledger.copy_reach("serving")[USERS].last == 4
+    ledger.add_copied("cache", USERS, [CopiedVersion(4)], NOON)
+    assert ledger.residuals() == {(USERS, "copy:serving"): 1}
+
+
+def copies(**hosts: str) -> str:
+    """The config's copies, by name."""
+    sections = "".join(
+        f"  {name}: {{kind: redis, tables: ['*'], host: {host}, prefix: x}}\n"
+        for name, host in hosts.items()
+    )
+    return f"copies:\n{sections}"
 
 
 @pytest.mark.parametrize("tier", [0, 1])

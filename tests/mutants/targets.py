@@ -30,7 +30,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{CHECKS}/test_readiness.py",
     ),
     "checks/probes/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
-    "checks/ledger.py": (f"{CHECKS}/test_ledger.py", "tests/monitor/store/test_ledger.py"),
+    "checks/ledger.py": (
+        f"{CHECKS}/test_ledger.py",
+        "tests/monitor/store/test_ledger.py",
+        "tests/monitor/store/test_copy_places.py",
+    ),
     "checks/counting.py": (f"{CHECKS}/test_counting.py", f"{CHECKS}/probes/test_range_counts.py"),
     "checks/compare/reconcile.py": (f"{CHECKS}/compare/test_reconcile.py",),
     "checks/compare/look.py": (

@@ -727,65 +727,6 @@ def test_a_copy_whose_reach_is_unreadable_is_unknown_and_goes_on(store: ServiceS
     assert copied(store)[8] is LedgerState.BALANCED
 
 
-def test_of_copies_that_are_no_more_only_what_they_lack_is_kept(store: ServiceStore) -> None:
-    land(store, 0)
-    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}, {}))
-    store.ledger.prune(NOW)
-    assert store.ledger.residuals() == {(T, CACHE): 1}  # nothing has said which copies there are
-
-    store.ledger.copies = ["cache"]
-    store.ledger.prune(NOW)
-    copy(store, follow(5, {"8": {"u": 1}}))
-    assert copied(store) == {7: LedgerState.RESIDUAL, 8: LedgerState.BALANCED}
-
-    store.ledger.copies = []
-    store.ledger.prune(NOW)
-    assert (copied(store), store.ledger.residuals()) == ({7: LedgerState.RESIDUAL}, {})
-
-
-def lost_copy(store: ServiceStore, *names: str) -> None:
-    """The copy ``cache`` lacks a row; then the config names the copies *names*."""
-    land(store, 0)
-    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}, {}))
-    for copies in ((), names):
-        store.ledger.copies = copies
-        store.ledger.prune(NOW)
-
-
-def lacking(store: ServiceStore, name: str) -> int:
-    return sum(one.rows for one in store.ledger.copy_losses(T, name).residuals)
-
-
-def test_a_copy_that_comes_back_lacks_what_it_lacked(store: ServiceStore) -> None:
-    lost_copy(store, "cache")
-
-    assert (lacking(store, "cache"), store.ledger.residuals()) == (1, {(T, CACHE): 1})
-    copy(store, follow(5, {"8": {"u": 1}}))
-    assert lacking(store, "cache") == 1
-    copy(store, CopiedVersion(6))
-    assert lacking(store, "cache") == 0
-
-
-def test_a_renamed_copy_lacks_what_it_lacked_until_it_is_loaded(store: ServiceStore) -> None:
-    lost_copy(store, "serving")
-
-    assert lacking(store, "serving") == 1  # before its first report, too
-    store.ledger.add_copied("serving", T, [follow(5, {"7": {"u": 1}})], NOW)
-    assert (lacking(store, "serving"), lacking(store, "cache")) == (1, 0)
-    store.ledger.add_copied("serving", T, [CopiedVersion(6)], NOW)
-    assert lacking(store, "serving") == 0
-
-
-def test_a_copy_that_was_loaded_lacks_nothing_that_removed_ones_lacked(
-    store: ServiceStore,
-) -> None:
-    lost_copy(store, "other")
-
-    store.ledger.add_copied("other", T, [CopiedVersion(5), follow(6, {"7": {"u": 1}})], NOW)
-
-    assert lacking(store, "other") == 0
-
-
 def test_a_change_log_that_was_put_back_says_nothing_of_copies(store: ServiceStore) -> None:
     land(store, 0)
     land(store, 1)

@@ -1,0 +1,338 @@
+"""What a copy lacks stays with its place, whatever the config calls it."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from checks.ledger import LedgerEntry, LedgerState, inherit_missing
+from monitor.store.ledger import KEPT
+from monitor.store.store import ServiceStore
+from pipeline.copies.copy import CopiedVersion
+from pipeline.minute_counts import MinuteCounts
+
+T = "shop.orders"
+NOW = datetime(2026, 3, 28, 12, tzinfo=UTC)
+A, B, C = "redis://a:6379/0/x", "redis://b:6379/0/x", "redis://c:6379/0/x"
+LOST = 7  # the minute of the row that :meth:`Copies.lose` loses
+
+
+@dataclass
+class Copies:
+    """Copies that the config names, as their jobs report them to the ledger of *store*."""
+
+    store: ServiceStore
+
+    def are(self, **places: str) -> None:
+        """The service starts with these copies."""
+        self.store.ledger.know_copies(places)
+
+    def load(self, name: str, version: int) -> None:
+        done = CopiedVersion(version, swept=True, mirror="m")
+        self.store.ledger.add_copied(name, T, [done], NOW)
+
+    def follow(
+        self, name: str, version: int, *, lost: MinuteCounts | None = None, mirror: str = "m"
+    ) -> None:
+        rows: MinuteCounts = {"8": {"u": 1}} if lost is None else lost
+        done = CopiedVersion(version, NOW, rows, rows if lost is None else {}, mirror=mirror)
+        self.store.ledger.add_copied(name, T, [done], NOW)
+
+    def lose(self, name: str, version: int = 4) -> None:
+        self.follow(name, version, lost={str(LOST): {"u": 1}})
+
+    def lacking(self, name: str) -> int:
+        lost = self.store.ledger.copy_losses(T, name)
+        return sum(one.rows for one in lost.residuals) + lost.more + lost.unreadable
+
+
+@pytest.fixture
+def copies(store: ServiceStore) -> Copies:
+    """``a`` at place A is whole, and ``b`` at place B lacks a row; both have followed version 4."""
+    made = Copies(store)
+    made.are(a=A, b=B)
+    for name in ("a", "b"):
+        made.load(name, 3)
+    made.follow("a", 4)
+    made.lose("b")
+    return made
+
+
+def test_it_is_shown_by_the_name_that_its_copy_has(copies: Copies) -> None:
+    ledger = copies.store.ledger
+    copies.are(one=A, other=B)
+
+    assert ledger.residuals() == {(T, "copy:one"): 0, (T, "copy:other"): 1}
+    (lost,) = ledger.copy_losses(T, "other").residuals
+    assert (lost.hop, lost.key.partition("@")[0]) == ("copy:other", "copy:other")
+    (entry,) = ledger.entries(T, 0, 10**9, ["one", "other"])["copy:other"]
+    assert (entry.minute, entry.state) == (LOST, LedgerState.RESIDUAL)
+
+
+def test_two_copies_that_are_renamed_lack_what_they_lacked(copies: Copies) -> None:
+    copies.are(a2=A, b2=B)
+    assert (copies.lacking("a2"), copies.lacking("b2")) == (0, 1)
+
+    copies.follow("a2", 5)
+    assert (copies.lacking("a2"), copies.lacking("b2")) == (0, 1)
+
+    copies.load("a2", 6)
+    copies.follow("b2", 5)
+    assert copies.lacking("b2") == 1
+    copies.load("b2", 6)
+    assert copies.lacking("b2") == 0
+
+
+def test_two_copies_that_are_restored_one_by_one_lack_what_they_lacked(copies: Copies) -> None:
+    copies.are()
+    copies.store.ledger.prune(NOW)
+    assert copies.store.ledger.residuals() == {}
+
+    copies.are(a=A)
+    assert copies.lacking("a") == 0
+    copies.follow("a", 5)
+    copies.are(a=A, b=B)
+
+    assert (copies.lacking("a"), copies.lacking("b")) == (0, 1)
+    copies.follow("b", 5)
+    assert (copies.lacking("a"), copies.lacking("b")) == (0, 1)
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_a_copy_that_is_renamed_and_renamed_back_lacks_what_it_lacked(
+    copies: Copies, *, pruned: bool
+) -> None:
+    copies.are(a=A, serving=B)
+    copies.follow("serving", 5)
+    if pruned:
+        copies.store.ledger.prune(NOW)
+    copies.are(a=A, b=B)
+    assert copies.lacking("b") == 1
+
+    copies.follow("b", 6)
+    assert copies.lacking("b") == 1
+
+
+def test_a_name_that_gets_another_place_and_the_old_one_back_lacks_what_it_lacked(
+    copies: Copies,
+) -> None:
+    copies.are(a=A, b=C)
+    copies.load("b", 5)
+    assert copies.lacking("b") == 0
+
+    copies.are(a=A, b=B)
+    copies.follow("b", 5)
+    assert copies.lacking("b") == 1
+
+
+def test_a_load_of_a_new_store_proves_nothing_of_the_one_that_had_its_name(copies: Copies) -> None:
+    copies.are(a=A, b=C, serving=B)
+    copies.load("b", 5)
+    copies.follow("serving", 5)
+
+    assert (copies.lacking("serving"), copies.lacking("b")) == (1, 0)
+
+
+def test_names_that_are_swapped_swap_what_is_lacking(copies: Copies) -> None:
+    copies.are(a=B, b=A)
+    copies.load("b", 5)
+
+    assert (copies.lacking("a"), copies.lacking("b")) == (1, 0)
+
+
+def test_minutes_of_removed_copies_that_balance_end_as_others_do(copies: Copies) -> None:
+    copies.are()
+    copies.store.ledger.prune(NOW + KEPT + timedelta(minutes=1))
+    copies.are(a=A, b=B)
+
+    found = copies.store.ledger.entries(T, 0, 10**9, ["a", "b"])
+    assert [*found] == ["copy:b"]
+
+
+# a place under another address
+
+
+def test_a_place_under_a_new_address_lacks_what_it_lacked_until_it_is_loaded(
+    copies: Copies,
+) -> None:
+    copies.are(a=A, b=C)
+    assert (copies.lacking("a"), copies.lacking("b")) == (0, 1)  # before its first report, too
+    copies.follow("b", 5)
+    copies.follow("a", 5)
+    assert (copies.lacking("a"), copies.lacking("b")) == (0, 1)
+
+    copies.load("b", 6)
+    assert copies.lacking("b") == 0
+
+
+def test_a_place_that_was_loaded_lacks_nothing_that_removed_ones_lacked(copies: Copies) -> None:
+    copies.are(a=A, c=C)
+    copies.load("c", 5)
+    copies.follow("c", 6)
+
+    assert copies.lacking("c") == 0
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_what_was_lost_under_another_address_counts_under_the_old_one(
+    copies: Copies, *, loaded: bool
+) -> None:
+    copies.are(c=C, b=B)  # the place of a
+    if loaded:
+        copies.load("c", 5)
+    copies.lose("c", 6)
+    copies.are(a=A, b=B)
+
+    copies.follow("a", 7)
+
+    assert copies.lacking("a") == 1
+
+
+def test_it_counts_though_the_copy_was_set_back_to_the_version_it_had_under_the_old_address(
+    copies: Copies,
+) -> None:
+    copies.are(c=C, b=B)  # the place of a
+    copies.lose("c", 4)
+    copies.are(a=A, b=B)
+
+    copies.follow("a", 5)
+
+    assert copies.lacking("a") == 1
+
+
+def test_what_was_lost_of_a_mirror_that_was_rebuilt_counts_under_the_old_address(
+    copies: Copies,
+) -> None:
+    copies.are(c=C, b=B)
+    copies.follow("c", 1, lost={"9": {"c": 2}}, mirror="new")
+    copies.are(a=A, b=B)
+
+    copies.follow("a", 2, mirror="new")
+
+    assert copies.lacking("a") == 2
+
+
+def test_rows_that_two_addresses_lack_count_once(copies: Copies) -> None:
+    for place in (C, B, C, B):
+        copies.are(a=A, b=place)
+        copies.follow("b", 5)
+
+    assert copies.lacking("b") == 1
+
+
+def test_a_minute_that_is_unreadable_counts_as_a_row(copies: Copies) -> None:
+    with copies.store.write() as connection:
+        broken = "UPDATE ledger_minutes SET went_in = 'x', residual = 'x' WHERE residual = 1"
+        connection.execute(text(broken))
+    copies.are(a=A, b=C)
+    copies.follow("b", 5)
+
+    assert copies.lacking("b") == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "own", "missing"),
+    [
+        pytest.param({"u": 3}, {}, {"u": 3}, id="it lacks nothing yet"),
+        pytest.param({"u": 3}, {"u": 2}, {"u": 1}, id="it lacks some of them"),
+        pytest.param({"u": 3}, {"u": 4, "c": 1}, {}, id="it lacks more"),
+        pytest.param({"u": -3}, {"u": -1}, {"u": -2}, id="too many"),
+        pytest.param({"u": -3}, {"u": -4}, {}, id="more too many"),
+        pytest.param({"u": -1, "c": 1}, {"u": 1, "c": -1}, {"u": -1, "c": 1}, id="either"),
+    ],
+)
+def test_only_what_is_not_missing_already_is_inherited(
+    other: dict[str, int], own: dict[str, int], missing: dict[str, int]
+) -> None:
+    def lacking(rows: dict[str, int]) -> LedgerEntry:
+        return LedgerEntry(
+            7, {op: 10 + number for op, number in rows.items()}, dict.fromkeys(rows, 10)
+        )
+
+    good = lacking(other).with_proof("load")
+
+    assert inherit_missing(lacking(other), lacking(own)).missing == missing
+    assert inherit_missing(good, lacking(own)).missing == {}
+
+
+# what an earlier version stored, by name
+
+
+@pytest.fixture
+def named(store: ServiceStore) -> Copies:
+    """``a`` is whole, and ``b`` lacks a row; an earlier version stored that by their names."""
+    made = Copies(store)
+    for name in ("a", "b"):
+        made.load(name, 3)
+    made.follow("a", 4)
+    made.lose("b")
+    return made
+
+
+def test_what_is_stored_by_name_goes_to_the_place_of_this_name(named: Copies) -> None:
+    for _ in range(2):
+        named.are(a=A, b=B)
+        assert (named.lacking("a"), named.lacking("b")) == (0, 1)
+        assert named.store.ledger.copy_reach("b")[T].last == 4
+    named.follow("a", 5)
+    named.follow("b", 5)
+    assert (named.lacking("a"), named.lacking("b")) == (0, 1)
+
+    named.are(a2=A, b2=B)
+    assert (named.lacking("a2"), named.lacking("b2")) == (0, 1)
+    named.load("b2", 6)
+    named.are(a=A, b=B)
+    assert named.lacking("b") == 0
+
+
+def test_what_a_name_lacked_counts_at_each_place_that_may_have_had_it(named: Copies) -> None:
+    named.are(a=A, b2=B)
+    assert (named.lacking("a"), named.lacking("b2")) == (0, 1)
+    named.follow("b2", 5)
+    named.follow("a", 5)
+
+    assert (named.lacking("a"), named.lacking("b2")) == (0, 1)
+
+
+def test_two_names_that_an_upgrade_renames_both_lack_what_one_lacked(named: Copies) -> None:
+    named.are(a2=A, b2=B)
+    named.follow("a2", 5)
+    named.load("a2", 6)
+    assert (named.lacking("a2"), named.lacking("b2")) == (0, 1)
+
+    named.follow("b2", 5)
+    assert named.lacking("b2") == 1
+
+
+def test_a_name_whose_place_an_upgrade_changes_lacks_it_at_the_old_place_too(
+    named: Copies,
+) -> None:
+    named.are(a=A, b=C)
+    named.load("b", 5)
+    assert named.lacking("b") == 0
+    named.are(a=A, b=B)
+
+    named.follow("b", 5)
+
+    assert named.lacking("b") == 1
+
+
+def test_a_name_that_returns_after_an_upgrade_leaves_a_place_that_is_known_as_it_is(
+    named: Copies,
+) -> None:
+    named.are(a=A)
+    named.are(a=A, c=C)
+    named.load("c", 9)
+    named.are(a=A, b=C)  # the config had another b before the upgrade
+
+    assert (named.lacking("b"), named.store.ledger.copy_reach("b")[T].last) == (0, 9)
+
+
+def test_what_is_stored_without_a_mirror_goes_on(named: Copies) -> None:
+    with named.store.write() as connection:
+        connection.execute(text("UPDATE ledger_reach SET mirror = NULL"))
+    named.are(a=A, b=B)
+    named.follow("a", 5)
+
+    assert named.lacking("a") == 0
