@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from shlex import quote
 
-from alerts.model import AlertKind, Event, Incident, Message, Notice
+from alerts.model import AlertKind, Cause, Event, Incident, Message, Notice
 from checks.model import MOST_KEYS
 
 HIDDEN = "\u2026"
@@ -132,12 +132,17 @@ def _body(notice: Notice, runbook: str) -> str:
         "since": _moment(incident.opened),
         "until": _moment(notice.at) if notice.event is Event.CLEARED else "",
         "owner": incident.owner or "none; set `owner` in alerts.routes",
-        "meaning": _MEANING[cause.kind],
+        "meaning": _explain_kind(cause),
         "what now": runbook,
         "incident": incident.id,
         "run": incident.run,
     }
     return "\n".join(f"{name}: {value}" for name, value in facts.items() if value)
+
+
+def _explain_kind(cause: Cause) -> str:
+    own = _OF_LEDGERS.get(cause.check) if cause.kind is AlertKind.LOST else None
+    return own or _MEANING[cause.kind]
 
 
 def _join_keys(incident: Incident) -> str:
@@ -167,3 +172,8 @@ _MEANING = {
     AlertKind.UNKNOWN: "a fact is missing, so the table can be proven neither right nor wrong",
     AlertKind.SERVICE: "Sluice itself has a problem; its other verdicts may be old",
 }
+_OF_LEDGERS = {
+    "ledger": "rows were lost or doubled on their way into the mirror; take a new base",
+    "copy_ledger": "a copy differs from its mirror, which is not affected; load the copy again",
+}
+"""Check -> its meaning: it counts rows and names none, so no repair ends its finding."""

@@ -191,7 +191,7 @@ def _of_kind(kind: AlertKind, severity: Severity, hold: str, summary: str) -> Al
 
 
 CHECK_ALERTS = (
-    _of_kind(AlertKind.LOST, Severity.CRITICAL, "0m", "source and mirror differ"),
+    _of_kind(AlertKind.LOST, Severity.CRITICAL, "0m", "rows are missing or wrong"),
     _of_kind(AlertKind.BLOCKED, Severity.CRITICAL, "1m", "the table stands still"),
     _of_kind(AlertKind.SUSPECT, Severity.WARNING, "10m", "the table looks unlike itself"),
 )

@@ -107,6 +107,23 @@ def test_every_kind_has_words_and_a_page() -> None:
 
 
 @pytest.mark.parametrize(
+    ("check", "fix"),
+    [
+        pytest.param("range_counts", "repair the rows", id="rows that it names"),
+        pytest.param("ledger", "take a new base", id="rows that are only counted"),
+        pytest.param("copy_ledger", "load the copy again", id="rows of a copy"),
+    ],
+)
+def test_the_meaning_of_a_loss_says_what_ends_it(check: str, fix: str) -> None:
+    incident = replace(firing(), cause=Cause(AlertKind.LOST, check, "shop.orders"))
+
+    body = compose_message(Notice(Event.FIRED, incident, at(3))).body
+
+    (meaning,) = [line for line in body.splitlines() if line.startswith("meaning: ")]
+    assert meaning.endswith(f"; {fix}")
+
+
+@pytest.mark.parametrize(
     ("code", "word"),
     [
         ("missing_rows", "LOST"),
