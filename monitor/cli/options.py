@@ -12,6 +12,7 @@ import getpass
 import json
 import math
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,8 @@ from monitor.display_text import escape_line, say, say_lines, visible_in
 Verb = Callable[..., Any]
 UNKNOWN = 3
 """Exit status of a verb without an answer."""
+CLOSED = ("blocked", "revoked")
+"""States in an answer of the gate that do not end by waiting."""
 CUT = (
     "Complete up to when: a date (its end in `time_zone`), an instant with an offset such "
     "as 2026-03-29T12:00:00Z, or now; by default the end of yesterday."
@@ -250,6 +253,12 @@ def _describe_checks(one: Mapping[str, Any]) -> str:
         for check in one["checks"]
     ]
     return "".join(f"; {text}" for text in results)
+
+
+def waiver_command(reason: Mapping[str, Any]) -> str:
+    """Return the command that waives a *reason* of the gate; empty if it has no id."""
+    id_ = reason["id"] and shlex.quote(reason["id"])  # names may contain quotes and blanks
+    return f"sluice waive {id_} --reason ..." if id_ else ""
 
 
 SHOWN = 20  # held or unknown tables in a list

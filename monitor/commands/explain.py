@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ import click
 
 from monitor.cli import options as copy_lines
 from monitor.cli.client import get_list, get_mapping, service_address
-from monitor.cli.options import UNKNOWN, cut_option, cut_parameter, service_options
+from monitor.cli.options import CLOSED, UNKNOWN, cut_option, cut_parameter, service_options
 from monitor.display_text import say
 
 NEW_BASE = ("completeness", "inversions", "schema")
@@ -26,6 +26,8 @@ NOT_WAIVED = "completeness"  # its waiver opens the gate with rows still missing
 @service_options
 def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
     """Show the readiness of TABLE for the stages landed and mirror, with lags, checks and reasons.
+
+    Below that it shows each copy, and what blocks it alone.
 
     Exit status 0: known; 2: wrong usage; 3: an answer is unknown, or no service answers.
     """
@@ -68,11 +70,22 @@ def _show(
     for answer in answers:
         for line in explanation_lines(answer, repairs):
             say(line)
-    for line in (line for one in rows for line in copy_lines.format_copies(one)):
+    shown = {reason["text"] for answer in answers for reason in answer.get("reasons", ())}
+    for line in (line for one in rows for line in _copies(one, shown)):
         say(line)
     say("checks:" if verdicts else "checks: none has run yet")
     for one in verdicts:
         say(_check(one, history))
+
+
+def _copies(row: dict[str, Any], shown: Container[str]) -> Iterator[str]:
+    """Describe each copy, and what blocks it that is not *shown* of the table itself."""
+    named = sorted(row["copies"].items())
+    for line, (_, copy) in zip(copy_lines.format_copies(row), named, strict=True):
+        yield line
+        for reason in copy["day"]["reasons"] if copy["day"]["state"] in CLOSED else ():
+            if reason["text"] not in shown:
+                yield f"  {reason['code']}: {reason['text']}{_fix(reason, {})}"
 
 
 def _check(one: dict[str, Any], history: list[dict[str, Any]]) -> str:
@@ -120,8 +133,8 @@ def _fix(reason: dict[str, Any], repairs: Mapping[str, str]) -> str:
     """Return the commands for *reason*: the repair first, the waiver last."""
     check = reason["text"].partition(":")[0] if reason["code"] == "check_failed" else ""
     fixes = [repairs[check]] if check in repairs else []
-    id_ = reason["id"] and shlex.quote(reason["id"])  # names may contain quotes and blanks
-    fixes += [f"sluice waive {id_} --reason ..."] if id_ and check != NOT_WAIVED else []
+    waiver = copy_lines.waiver_command(reason)
+    fixes += [waiver] if waiver and check != NOT_WAIVED else []
     return f"  ({'; or, to ignore it: '.join(fixes)})" if fixes else ""
 
 

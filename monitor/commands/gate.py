@@ -12,13 +12,19 @@ import click
 
 from monitor.cli.client import get_mapping, service_address
 from monitor.cli.offline_status import format_status, read_last_status
-from monitor.cli.options import Duration, cut_option, cut_parameter, service_options
+from monitor.cli.options import (
+    CLOSED,
+    Duration,
+    cut_option,
+    cut_parameter,
+    service_options,
+    waiver_command,
+)
 from monitor.config.location import read_location
 from monitor.display_text import say, say_lines
 from pipeline.errors import UnreachableError
 
 LONGEST, YEAR = 60.0, timedelta(days=365)
-CLOSED = ("blocked", "revoked")
 EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
 
 
@@ -127,10 +133,16 @@ def answer_lines(answer: dict[str, Any]) -> list[str]:
         path = f", in {one['path']}" if one.get("path") else ""
         lines.append(f"  {one['table']} {one['stage']}: {one['state']}{proof}{version}{path}")
         reasons = [reason for reason in one["reasons"] if reason["code"] != "certified"]
-        lines += [f"    {reason['code']}: {reason['text']}" for reason in reasons]
+        lines += [f"    {reason['code']}: {reason['text']}{_waiver(reason)}" for reason in reasons]
         if not one["ready"]:
             lines += [f"    expected ready at {one['eta']}"] if one["eta"] else []
     return lines
+
+
+def _waiver(reason: dict[str, Any]) -> str:
+    """Return how to waive *reason*; `sluice explain` shows how a check's finding is repaired."""
+    command = "" if reason["code"] == "check_failed" else waiver_command(reason)
+    return f"  (to ignore it: {command})" if command else ""
 
 
 COMMAND = gate

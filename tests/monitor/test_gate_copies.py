@@ -1,5 +1,6 @@
 """Stage `copy` at the gate: READY only for what the copy itself says it holds."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from alerts.model import AlertKind
 from checks.model import Outcome
-from monitor.commands import explain
+from monitor.commands import explain, gate
 from monitor.commands.status import COMMAND as STATUS
 from monitor.copying import ComparedPositions
 from monitor.observe.system_checks import of_copies
@@ -478,6 +479,20 @@ def test_a_waiver_covers_no_row_that_the_copy_loses_later_though_the_clock_stepp
     (why,) = [one["text"] for one in answer["tables"][0]["reasons"] if one["code"] == "residual"]
     assert status == 409
     assert why.startswith("501 rows (u: 501) at hop copy:cache")
+
+
+def test_gate_and_explain_show_how_a_loss_of_a_copy_is_waived(rig: Rig, copy: FakeCopy) -> None:
+    command = f"sluice waive {shlex.quote(lose_row_of_copy(rig))} --reason ..."
+    rig.round()
+    copy.catch_up()
+    rig.watch()
+    with serving(build_application(rig.api_parts())) as server:
+        asked = (USERS, "--stage", "copy", "--copy", "cache", "--server", server)
+        gated = _said(gate.COMMAND, *asked)
+        explained = _said(explain.COMMAND, USERS, "--server", server)
+
+    assert f"  (to ignore it: {command})\n" in gated
+    assert explained.count(f"  ({command})\n") == 1
 
 
 def test_the_ledger_of_a_table_has_a_line_for_each_copy(rig: Rig, copy: FakeCopy) -> None:
