@@ -71,7 +71,8 @@ def ledger(
 
 def _format_hop(hop: Mapping[str, Any]) -> Iterator[str]:
     residual = "unknown" if hop["residual"] is None else hop["residual"]
-    yield f"{hop['hop']}: residual of all kept minutes: {residual}"
+    when = f", of {hop['oldest']} to {hop['newest']}" if hop.get("oldest") else ""
+    yield f"{hop['hop']}: residual of all kept minutes: {residual}{when}"
     if not hop["minutes"]:
         yield f"  {hop['note']}"
         return

@@ -400,6 +400,16 @@ class Ledger:
                 if not self._is_removed(hop)
             }
 
+    def residual_minutes(self, table: str) -> Mapping[str, tuple[int, int]]:
+        """Return hop -> first and last minute of *table* with a residual; absent without any."""
+        hop, minute = ledger_minutes.c.hop, ledger_minutes.c.minute
+        own = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
+        known = and_(own, minute.between(*MINUTES))  # no unreadable one
+        query = select(hop, func.min(minute), func.max(minute)).where(known).group_by(hop)
+        with self.database.read() as connection:
+            found = connection.execute(query).all()
+        return {str(hop): (int(first), int(last)) for hop, first, last in found}
+
     def losses(self) -> Mapping[str, TableLosses]:
         """Return table -> its residuals that are not made good; read as :meth:`residuals`.
 

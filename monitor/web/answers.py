@@ -328,12 +328,15 @@ class LedgerMinute(TypedDict):
 class LedgerOfHop(TypedDict):
     """The minutes of one hop, ascending, and its residual of all minutes that are kept.
 
+    ``oldest`` and ``newest`` are the first and the last minute that it is of; null without any.
     The hop into a copy is `copy:` and its name.
     ``note`` says why there are no minutes; empty if there are some.
     """
 
     hop: LedgerHopName
     residual: int | None
+    oldest: Instant | None
+    newest: Instant | None
     note: str
     minutes: list[LedgerMinute]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -20,6 +21,7 @@ from checks.ledger import (
     LedgerEntry,
     LedgerState,
     copy_hop,
+    describe_missing,
     is_copy_hop,
     minute_of,
 )
@@ -93,6 +95,7 @@ def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JS
     found = _entries(parts, table, span)
     note = _explain_limit(parts, span, found)
     residuals = parts.store.ledger.residuals()
+    ends = parts.store.ledger.residual_minutes(table)
     made: answers.TableLedger = {
         "table": table,
         "since": render.render_instant(span.start),
@@ -102,6 +105,8 @@ def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JS
             {
                 "hop": str(hop),
                 "residual": residuals.get((table, str(hop))),
+                "oldest": _render_end(ends, hop, 0),
+                "newest": _render_end(ends, hop, 1),
                 "note": _explain_empty(parts, table, hop, found, known=not note),
                 "minutes": [_render_minute(one) for one in found.get(hop, ())],
             }
@@ -132,6 +137,15 @@ class Line:
     dated_by: str
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A residual of *hop* in minutes that are not shown: its sum and span, and what to ask for."""
+
+    hop: str
+    text: str
+    query: str
+
+
 @LEDGER_PAGES.get("/ledger", response_class=HTMLResponse, responses=NOT_FOUND)
 def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None) -> str:
     """The minutes of a table as a picture, with those that do not balance in words."""
@@ -155,6 +169,7 @@ def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None)
         if one.state in LISTED
     ]
     shown = {"lines": lines, "note": note, "wrong": wrong[::-1], "signs": SIGNS, "cell": CELL}
+    shown["elsewhere"] = tuple(_find_elsewhere(parts, table, span))
     width = len(span.minutes) * CELL
     first, last = (format_instant(one) for one in (span.start, span.end))
     page = PAGES.get_template("ledger.html")
@@ -174,6 +189,21 @@ def _span(parts: ApiParts, table: str, since: str | None, until: str | None) -> 
             "instants with their offset (2026-03-29T18:00:00+08:00) or as dates"
         )
     return Span(start, end)
+
+
+def _find_elsewhere(parts: ApiParts, table: str, span: Span) -> Iterator[Elsewhere]:
+    """Residuals of minutes outside of *span*."""
+    residuals, minutes = parts.store.ledger.residuals(), parts.store.ledger.residual_minutes(table)
+    for hop in _hops(parts, table):
+        rows, ends = residuals.get((table, hop)), minutes.get(hop, ())
+        outside = [one for one in ends if one not in span.minutes]
+        if rows and outside:
+            first, last = (format_instant(_begin(one)) for one in ends)
+            text = f"{describe_missing(hop, rows)}, of {first} to {last}"
+            begin = _begin(outside[0])
+            asked = {"from": begin, "to": begin + SHOWN}
+            when = {name: render.render_instant(at) for name, at in asked.items()}
+            yield Elsewhere(hop, text, urlencode({"table": table, **when}))
 
 
 def _read_instant(parts: ApiParts, name: str, text: str) -> datetime:
@@ -262,7 +292,16 @@ def _count_units(units: Mapping[str, int]) -> str:
 
 
 def _instant(one: LedgerEntry) -> str:
-    return render.render_instant(datetime.fromtimestamp(one.minute * 60, UTC))
+    return render.render_instant(_begin(one.minute))
+
+
+def _render_end(ends: Mapping[str, tuple[int, int]], hop: str, which: int) -> str | None:
+    return render.render_instant(_begin(ends[hop][which])) if hop in ends else None
+
+
+def _begin(minute: int) -> datetime:
+    """When the *minute* begins that an entry counts."""
+    return datetime.fromtimestamp(minute * 60, UTC)
 
 
 def _render_minute(one: LedgerEntry) -> answers.LedgerMinute:

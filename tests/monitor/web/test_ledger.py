@@ -1,10 +1,11 @@
 """The ledger of a table over HTTP: which minute and hop miss rows, and which are unknown."""
 
+import html
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -215,6 +216,45 @@ def test_the_page_has_a_cell_for_each_minute_and_a_line_for_each_that_does_not_b
     ]
 
 
+def test_a_residual_that_is_older_than_the_minutes_shown_is_named_with_its_time(
+    counted: Rig,
+) -> None:
+    number = minute(counted, 2)
+    start = datetime.fromtimestamp(number * 60, UTC)
+    later = {"from": (start + MINUTE).isoformat(), "to": counted.now.isoformat()}
+
+    page = counted.client.get("/ledger", params={"table": ORDERS, **later}).text
+    merge = ask(counted, **later)["hops"][-1]
+
+    assert "No minute shown has a residual, and none is unknown." in page
+    (query, text) = re.findall(r'href="ledger\?(.*?)">merge</a>: in all (.*?)\.</p>', page)[0]
+    when = f"{start:%Y-%m-%d %H:%M:%S} UTC"
+    assert text == f"1 row, of {when} to {when}"
+    assert (merge["oldest"], merge["newest"]) == (start.isoformat(),) * 2
+    linked = counted.client.get(f"/ledger?{html.unescape(query)}").text
+    assert '<g data-state="residual">' in linked
+    assert "Not shown" not in linked
+
+
+def test_residuals_on_both_sides_of_the_minutes_shown_are_named(counted: Rig) -> None:
+    for batch, number in enumerate((minute(counted, 600), minute(counted, -600)), 5):
+        landed = {ORDERS: {str(number): {"c": 2}}}
+        report = LandingReport("main", batch, 1, counted.now, NO_TIME, minutes=landed)
+        counted.store.ledger.add_landing(report)
+        nothing = Account(minutes={})
+        merged = MergeReport(ORDERS, batch, 1, nothing, counted.now, NO_TIME, since=batch - 1)
+        counted.store.ledger.add_merges("main", [merged], counted.now)
+
+    page = counted.client.get("/ledger", params={"table": ORDERS}).text
+
+    first, last = (
+        f"{datetime.fromtimestamp(minute(counted, ago) * 60, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        for ago in (600, -600)
+    )
+    assert f"merge</a>: in all 5 rows, of {first} to {last}." in page
+    assert '<g data-state="residual">' in page
+
+
 @pytest.fixture
 def address(counted: Rig) -> Iterator[str]:
     with serving(counted.api()) as found:
@@ -231,7 +271,8 @@ def test_the_command_has_a_line_for_each_minute_and_exits_1_for_a_residual(addre
 
     *_, total, heads, balanced, lost, flying = said.splitlines()
     assert status == 1
-    assert total == "merge: residual of all kept minutes: 1"
+    lost_at = lost.split()[0]
+    assert total == f"merge: residual of all kept minutes: 1, of {lost_at} to {lost_at}"
     assert heads.split()[:4] == ["minute", "state", "went", "in"]
     assert re.split(r" {2,}", balanced.strip())[1:4] == ["balanced", "2 c", "2 c"]
     assert re.split(r" {2,}", lost.strip())[1:5] == ["residual", "1 c, 1 d", "1 c", "1 d"]
