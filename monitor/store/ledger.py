@@ -25,6 +25,7 @@ from collections.abc import (
     Sequence,
     Set,
 )
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -75,8 +76,10 @@ from checks.ledger import (
 from checks.model import Outcome, Verdict
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, LONG, delete_rows
+from monitor.store.received import Received, find_tables
 from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
 from pipeline.copies.copy import CopiedVersion, CopyPosition
+from pipeline.errors import UnreachableError
 from pipeline.minute_counts import MINUTES, NO_MINUTE, is_minute
 from pipeline.model import Hop
 from pipeline.reports import LandingReport, MergeReport
@@ -150,9 +153,15 @@ class Ledger:
     _lane: str | None = None  # of this service, once it has landed
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _merging: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _receiving: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _received: Received = field(init=False, repr=False)
     _counted: dict[str, CountedHop] = field(default_factory=dict, repr=False)
     _copies: Mapping[str, str] | None = None
     _reached: dict[str, dict[str, CopyReach]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Read what topics brought that waits to be stored."""
+        self._received = Received(self.database)
 
     def know_copies(self, places: Mapping[str, str]) -> None:
         """Count what a copy does at its place; *places* are by the names that the config has.
@@ -226,57 +235,87 @@ class Ledger:
             {"lane": lane, "table": table, "batch": batch, "at": at, "counts": counts}
             for table, counts in report.minutes.items()
         ]
-        with self.database.write() as connection:
-            known = self._recorded(lane)
-            if batch <= known.last:
-                _forget_from(connection, lane, batch)
-            now = known.with_batch(batch)
-            _reach(connection, lane, EVERY_TABLE, now.first, now.last)
-            if rows:
-                connection.execute(insert(ledger_open), rows)
-            changed = self._add_received(connection, report)
-        self._note_changed(changed)
+        with self._receiving:
+            counted = self._recorded(_TOPICS, lane)
+            received = self._settle_topics(report, counted)
+            wrong = [(table, one) for table, one in received if one.missing]
+            with self.database.write() as connection:
+                known = self._recorded(lane)
+                if batch <= known.last:
+                    _forget_from(connection, lane, batch)
+                now, counted = known.with_batch(batch), counted.with_batch(batch)
+                _reach(connection, lane, EVERY_TABLE, now.first, now.last)
+                if rows:
+                    connection.execute(insert(ledger_open), rows)
+                _reach(connection, _TOPICS, lane, counted.first, counted.last)
+                self._add_to_tables(connection, LANDING_HOP, wrong, at + report.took)
+                whole = [(table, one) for table, one in received if not one.missing]
+                added = self._received.add(connection, whole)
+            added()
+        self._note_changed({table for table, _ in wrong})
+        with suppress(UnreachableError):  # the next report tries again
+            self._store_received(at)
 
-    def _add_received(self, connection: Connection, report: LandingReport) -> set[str]:
-        """Add what topics brought in a batch; return the tables whose residual may have changed.
+    def _settle_topics(
+        self, report: LandingReport, counted: Recorded
+    ) -> list[tuple[str, LedgerEntry]]:
+        """Compare what topics brought in a batch.
 
         If the batch before it was not counted, it may be of this minute or of the newest one: those
         are unknown. It was lost, or an earlier version reported it without its topics.
         """
-        hop, landed = LANDING_HOP, report.started
-        at, batch = landed + report.took, report.batch or 0
+        landed, batch = report.started, report.batch or 0
+        at = landed + report.took
         new = [
             (table, settle_landing(one, batch, landed, at)) for table, one in report.topics.items()
         ]
-        counted = self._recorded(_TOPICS, report.lane)
-        if batch != counted.last + 1:
-            new += self._unreported(connection, report)
-        now = counted.with_batch(batch)
-        _reach(connection, _TOPICS, report.lane, now.first, now.last)
+        return new if batch == counted.last + 1 else [*new, *self._unreported(report)]
+
+    def _unreported(self, report: LandingReport) -> list[tuple[str, LedgerEntry]]:
+        """Entries of the minutes in which a batch may have landed that was not reported."""
+        minute, here = ledger_minutes.c.minute, minute_of(report.started)
+        own = and_(ledger_minutes.c.hop == LANDING_HOP, minute.between(*MINUTES))
+        with self.database.read() as connection:
+            newest = connection.scalar(select(func.max(minute)).where(own))
+        waiting = [*self._received.entries()]
+        minutes = [one.minute for _, one in waiting] + ([] if newest is None else [int(newest)])
+        tables = {*report.topics, *report.minutes, *(table for table, _ in waiting)}
+        tables |= find_tables(self.database)
+        return [
+            (table, LedgerEntry(minute, unknown=True, batch=report.batch or 0))
+            for table in sorted(tables)
+            for minute in {here, max(minutes, default=here)}
+        ]
+
+    def _store_received(self, now: datetime) -> None:
+        """Store what topics brought in other minutes than that of *now*, a part at once."""
+        for key in [key for key in self._received.parts if key[0] != minute_of(now)]:
+            began = time.monotonic()
+            with self._receiving:
+                part = self._received.parts.get(key)
+                if part is None:
+                    continue
+                with self.database.write() as connection:
+                    self._add_to_tables(connection, LANDING_HOP, part.entries.items(), part.at(now))
+                    forget = self._received.delete(connection, key)
+                self._note_changed(part.entries)
+                forget()
+            time.sleep(min(time.monotonic() - began, LONG))
+
+    def _add_to_tables(
+        self,
+        connection: Connection,
+        hop: str,
+        new: Collection[tuple[str, LedgerEntry]],
+        at: datetime,
+    ) -> None:
+        """Add entries of many tables to those of their minutes."""
         there = self._of_tables(hop, new)
         for table, one in new:
             key = (table, one.minute)
             there[key] = there[key].with_more(one) if key in there else one
         written = {(table, one.minute) for table, one in new}
         _replace(connection, [_row(key[0], hop, there[key], at) for key in sorted(written)])
-        odd = {table for table, one in new if one.missing or one.unknown}
-        return odd | {table for table, _ in new if self._residuals.get((table, hop)) != 0}
-
-    def _unreported(
-        self, connection: Connection, report: LandingReport
-    ) -> list[tuple[str, LedgerEntry]]:
-        """Entries of the minutes in which a batch may have landed that was not reported."""
-        minute, here = ledger_minutes.c.minute, minute_of(report.started)
-        own = and_(ledger_minutes.c.hop == LANDING_HOP, minute.between(*MINUTES))
-        newest = connection.scalar(select(func.max(minute)).where(own))
-        last, batch = here if newest is None else int(newest), report.batch or 0
-        known = select(ledger_minutes.c.table).union(select(ledger_open.c.table))
-        tables = {*report.topics, *connection.scalars(known)}
-        return [
-            (table, LedgerEntry(minute, unknown=True, batch=batch))
-            for table in sorted(tables)
-            for minute in {here, last}
-        ]
 
     def add_merges(self, lane: str, merges: Iterable[MergeReport], at: datetime) -> None:
         """Compare each merge with the batches it covers; one that was compared changes nothing.
@@ -379,8 +418,11 @@ class Ledger:
         found = dict[str, list[LedgerEntry]]()
         stored = {hop: str(hop) for hop in LEDGER_HOPS}
         stored |= {copy_hop(copy): self._hop(copy) for copy in copies}
-        for hop, own_hop in stored.items():
-            found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == own_hop))
+        with self._receiving:  # no minute that waits is stored meanwhile
+            for hop, own_hop in stored.items():
+                found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == own_hop))
+            waiting = self._received.of_table(table)
+        found[LANDING_HOP] += [one for one in waiting if since <= one.minute < until]
         found[Hop.MERGE] += [one for one in flying if since <= one.minute < until]
         return {hop: add_entries(own) for hop, own in found.items() if own}
 
@@ -392,11 +434,11 @@ class Ledger:
         """
         with self._lock:
             self._read_changed()
-            found = self._residuals.items()
+            found = {**self._residuals, **self._waiting_residuals(self._residuals)}
             names = {hop: copy_hop(name) for name, hop in (self._copies or {}).items()}
             return {
                 (table, names.get(hop, hop)): rows
-                for (table, hop), rows in found
+                for (table, hop), rows in found.items()
                 if not self._is_removed(hop)
             }
 
@@ -409,6 +451,15 @@ class Ledger:
         with self.database.read() as connection:
             found = connection.execute(query).all()
         return {str(hop): (int(first), int(last)) for hop, first, last in found}
+
+    def _waiting_residuals(self, stored: Residuals) -> Residuals:
+        """Residuals at the hop from the topics, with minutes that are not stored yet."""
+        found = dict[tuple[str, str], int | None]()
+        for table, one in self._received.entries():
+            key = (table, LANDING_HOP)
+            rows = found.get(key, stored.get(key, 0))
+            found[key] = rows or (None if rows is None or one.unknown else 0)
+        return found
 
     def losses(self) -> Mapping[str, TableLosses]:
         """Return table -> its residuals that are not made good; read as :meth:`residuals`.
@@ -530,6 +581,7 @@ class Ledger:
         Batches are old by their numbers, because a clock that is ahead makes all of them old.
         Nothing merges those of a lane that this service does not land in any more.
         """
+        self._store_received(now)
         old = ledger_minutes.c.at < now - HISTORY
         quiet = and_(ledger_minutes.c.at < now - KEPT, ledger_minutes.c.made_good.is_(None))
         whole = and_(ledger_minutes.c.residual == 0, old | quiet)
@@ -708,7 +760,7 @@ class Ledger:
         return self.database.decoded(query, ledger_open, _landed, salvage)
 
     def _of_tables(
-        self, hop: str, new: Sequence[tuple[str, LedgerEntry]]
+        self, hop: str, new: Collection[tuple[str, LedgerEntry]]
     ) -> dict[tuple[str, int], LedgerEntry]:
         """Return the stored entries of the tables and minutes of *new*, few tables at once."""
         tables, minutes = sorted({table for table, _ in new}), {one.minute for _, one in new}

@@ -325,6 +325,14 @@ ledger_minutes = _table(
     _column("found", Instant, nullable=True),
     Index("ledger_minutes_by_residual", "table", "hop", "residual", "unknown"),
 )
+ledger_received = _table(
+    "ledger_received",
+    _key("id", Integer),
+    _column("minute", BigInteger),
+    _column("part", Integer),
+    _column("batch", BigInteger),
+    _column("counts", Text),
+)
 ledger_reach = _table(
     "ledger_reach",
     _key("lane", _NAME),
@@ -400,6 +408,7 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
     METADATA.create_all,
     _proofs_of_residuals,
     _mirrors_of_copies,
+    METADATA.create_all,
 )
 """The first makes a store, each after it the next version; a released step is never changed.
 
@@ -409,7 +418,8 @@ the sixth windows of archives, the seventh those that were withdrawn,
 the eighth rows that a FAIL does not name and how waivers end,
 the ninth when FAILs ended, the tenth the ledger by minute,
 the eleventh proofs that its residuals are made good,
-the twelfth which mirror a copy was compared with."""
+the twelfth which mirror a copy was compared with,
+the thirteenth what topics brought in minutes that are not over."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

@@ -935,6 +935,7 @@ def test_a_minute_that_is_unreadable_stops_no_later_report(
     store: ServiceStore, minute: str
 ) -> None:
     receive(store, 0, tables=("u",))
+    store.ledger.prune(NOW + timedelta(minutes=1))  # which stores what is over
     damage(store, f"ledger_minutes SET minute = {minute}")
 
     receive(store, 2)
