@@ -89,6 +89,7 @@ MOST_WAITING = 100_000  # batches that wait for a merge; older ones are given up
 _AT_ONCE = 500  # tables that one statement names
 _TOGETHER = 20  # merges that are compared in one transaction
 _REMOVED = copy_hop("")  # of all copies that the config does not name any more
+_LOAD = "load of version "  # begins a proof, before the version of the mirror
 _COMPARED = 500  # batches after which a transaction compares no other merge
 MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
 MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
@@ -383,13 +384,18 @@ class Ledger:
             self._reached.setdefault(hop, {})[table] = reach
 
     def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
-        """Compare again what *copy* follows from *at* on, if it was compared further before."""
+        """Compare again what *copy* follows from *at* on, if it was compared further before.
+
+        What a load after that made good is missing again.
+        """
         known, hop = self.copy_reach(copy).get(table, CopyReach()), self._hop(copy)
         if known.mirror != at.mirror or known.last <= at.version:
             return
         reach = replace(known, last=at.version)
         with self.database.write() as connection:
+            self._take_back_loads(connection, table, hop, range(at.version + 1, known.highest + 1))
             _reach_copy(connection, hop, table, reach)
+        self._note_changed({table})
         with self._lock:
             self._reached.setdefault(hop, {})[table] = reach
 
@@ -702,9 +708,22 @@ class Ledger:
         self, connection: Connection, table: str, hop: str, load: CopiedVersion, at: datetime
     ) -> None:
         lost = (one for one in self._missing(table, hop) if is_loaded(one, load))
-        good = [one.with_proof(f"load of version {load.version}") for one in lost]
+        good = [one.with_proof(f"{_LOAD}{load.version}") for one in lost]
         if good:
             _store_entries(connection, table, hop, good, at)
+
+    def _take_back_loads(
+        self, connection: Connection, table: str, hop: str, versions: range
+    ) -> None:
+        """Count as missing what loads of these *versions* made good."""
+        proven = and_(*_of_hop(table, hop), ledger_minutes.c.proof.startswith(_LOAD))
+        found = self.database.decoded(
+            select(ledger_minutes).where(proven), ledger_minutes, _entry_at
+        )
+        for one, at in found:
+            if _number(one.proof.removeprefix(_LOAD).encode(), -1) in versions:
+                lost = replace(one, made_good={}, proof="")
+                _store_entries(connection, table, hop, [lost], at)
 
     def _inherit(self, connection: Connection, table: str, hop: str, at: datetime) -> None:
         """Count what removed copies of *table* miss as what the copy of *hop* misses, too.

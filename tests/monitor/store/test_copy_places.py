@@ -9,7 +9,7 @@ from sqlalchemy import text
 from checks.ledger import LedgerEntry, LedgerState, inherit_missing
 from monitor.store.ledger import KEPT
 from monitor.store.store import ServiceStore
-from pipeline.copies.copy import CopiedVersion
+from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.minute_counts import MinuteCounts
 
 T = "shop.orders"
@@ -148,6 +148,22 @@ def test_minutes_of_removed_copies_that_balance_end_as_others_do(copies: Copies)
 
     found = copies.store.ledger.entries(T, 0, 10**9, ["a", "b"])
     assert [*found] == ["copy:b"]
+
+
+@pytest.mark.parametrize(("version", "missing"), [(5, 1), (6, 0), (7, 0)])
+def test_a_copy_that_is_set_back_behind_a_load_lacks_what_it_lacked_before(
+    copies: Copies, version: int, missing: int
+) -> None:
+    copies.load("b", 6)
+    for later in (7, 8):
+        copies.follow("b", later)
+    assert copies.lacking("b") == 0
+
+    copies.store.ledger.set_back("b", T, CopyPosition("m", version, 0))
+    assert copies.lacking("b") == missing
+
+    copies.load("b", 8)
+    assert copies.lacking("b") == 0
 
 
 # a place under another address
