@@ -268,7 +268,7 @@ def _why_unverified(inputs: Inputs, one: Verified | None, cut: datetime) -> str:
     if one.through is None or one.through < cut:
         compared = "none yet" if one.through is None else f"those until {_second(one.through)}"
         why = f"of the changed rows, {compared} were compared again; the cut is {_second(cut)}"
-        scans = f"; {VALUES} scans the whole table again `whole_every` after the last time"
+        scans = f"; what {VALUES} cannot follow by its keys waits for the next scan (`whole_every`)"
         return f"{why}{scans}" if inputs.table.no_ranges else why
     return ""
 

@@ -26,6 +26,7 @@ from checks.compare.reconcile import (
     RowChange,
     drop_redelivered,
     find_position,
+    last_digests,
     split_changes,
 )
 from checks.counting import (
@@ -117,6 +118,11 @@ def choose_all_columns(table: Table, world: World) -> dict[Shard, ComparedColumn
             why = next(iter(columns[shard].left_out.values()), "it has none")
             return Undecided("unsupported", f"no column of {shard} can be compared: {why}")
     return columns
+
+
+def describe_since(columns: ComparedColumns) -> list[str]:
+    """The order since which no statement has changed their values; empty if none has."""
+    return [f"since {'.'.join(map(str, columns.since.parts))}"] if columns.since else []
 
 
 def describe_left_out(columns: Mapping[Shard, ComparedColumns]) -> str:
@@ -257,10 +263,17 @@ class RowsBefore:
     orders: Mapping[int, Order | None]
     top: Order | None
 
-    def explain(self, look: RangeLook, changes: Sequence[RowChange]) -> bool:
-        """Whether the mirror has the source's digest of the range after some of *changes*."""
+    def explain(
+        self, look: RangeLook, changes: Sequence[RowChange]
+    ) -> Mapping[int, RangeDigest] | None:
+        """What the last of *changes* made of each row; None if they do not explain the range.
+
+        They do if the mirror has the source's digest of the range after some of them.
+        """
         applied = drop_redelivered(changes, self.orders, self.top)
-        return applied is not None and find_position(look, self.digests, applied) is not None
+        if applied is None or find_position(look, self.digests, applied) is None:
+            return None
+        return last_digests(applied)
 
 
 A = TypeVar("A")
@@ -328,7 +341,7 @@ class Comparison:
         return {
             str(shard): [
                 *(f"{one.name}:{one.form}:{VERSION}" for one in own.columns),
-                *([f"since {'.'.join(map(str, own.since.parts))}"] if own.since else []),
+                *describe_since(own),
             ]
             for shard, own in self.columns.items()
         }
@@ -433,7 +446,14 @@ class Comparison:
         except UnreachableError:  # the files of that version are gone
             return spans
         looks = {one.span: one for one in look.differing}
-        return tuple(span for span in spans if not before.explain(looks[span], found[span]))
+        made = {span: before.explain(looks[span], found[span]) for span in spans}
+        ids = sorted({id_ for own in made.values() for id_ in own or ()})
+        now = dict(zip(ids, self._digests_in_mirror(look.shard, ids), strict=True))
+        return tuple(
+            span
+            for span, own in made.items()
+            if own is None or any(now[id_] != digest for id_, digest in own.items())
+        )
 
     def find_suspects(
         self, spans: Mapping[Shard, Sequence[Range]], most: int, ranges: int | None = None

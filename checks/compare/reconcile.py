@@ -65,6 +65,15 @@ def find_position(
     return None
 
 
+def last_digests(changes: Iterable[RowChange]) -> dict[int, RangeDigest]:
+    """What the last of *changes* made of each row, by id; they are in the order of the log.
+
+    A mirror that has all of them must hold that.  Else its rows are only explained by what it does
+    not have: a row that is doubled or not merged would be equal as long as it changes.
+    """
+    return {change.id: change.digest for change in changes}
+
+
 def drop_redelivered(
     changes: Iterable[RowChange], rows: Mapping[int, Order | None], top: Order | None
 ) -> list[RowChange] | None:

@@ -11,7 +11,7 @@ A range is open until all of its rows were settled: it is looked at again in eac
 where they are many, and there is no PASS while one is open.
 Cannot see: an old range until its turn comes; columns whose values systems write differently,
 which the verdict names; tables of more than `whole_rows` rows whose key is not one integer, which
-are compared by `checks.compare.keyed` below that.
+are compared by `checks.compare.keyed_cycle` below that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,12 +55,8 @@ from checks.compare.coverage import (
     sort_opened_first,
     split_at,
 )
-from checks.compare.keyed import (
-    KeyedComparison,
-    KeyedPace,
-    choose_bucketing,
-    measure_by_key,
-)
+from checks.compare.keyed import KeyedComparison, choose_bucketing
+from checks.compare.keyed_cycle import KeyedPace, measure_by_key
 from checks.compare.look import (
     Comparison,
     Look,

@@ -44,6 +44,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "checks/compare/walk.py": (f"{CHECKS}/compare/test_walk.py",),
     "checks/compare/keyed.py": (f"{CHECKS}/compare/test_keyed.py",),
+    "checks/compare/keyed_cycle.py": (f"{CHECKS}/compare/test_keyed.py",),
     "checks/compare/changed.py": (
         f"{CHECKS}/compare/test_changed.py",
         f"{CHECKS}/probes/test_values_changed.py",

@@ -343,18 +343,18 @@ class MirrorReader:
         columns: Sequence[DigestColumn],
         keys: Mapping[int, KeyValues],
     ) -> tuple[KeyedRow, ...]:
-        kinds, values = self.pinned.columns(), [*keys.values()]
+        kinds, every = self.pinned.columns(), [*keys.items()]
         key, digest = digest_sql(by.key, kinds), digest_sql(columns, kinds)
         asked = f"SELECT {key} AS {ID}, {digest} AS d0 FROM t WHERE {self._of(shard)}"  # noqa: S608
         found = list[KeyedRow]()
-        for start in range(0, len(values), KEYS_AT_ONCE):
-            some = zip(*values[start : start + KEYS_AT_ONCE], strict=True)
+        for start in range(0, len(every), KEYS_AT_ONCE):
+            some = dict(every[start : start + KEYS_AT_ONCE])
             among = "".join(
                 f" AND {self._among_values(column.name, own)}"
-                for column, own in zip(by.key, some, strict=True)
-            )
+                for column, own in zip(by.key, zip(*some.values(), strict=True), strict=True)
+            )  # rows with other combinations of these values, too: also of other keys asked for
             for batch in self.pinned.batches(asked + among):
-                found += (one for one in list_columns(batch, 1) if one.key in keys)
+                found += (one for one in list_columns(batch, 1) if one.key in some)
         return tuple(KeyedRow(one.key, one.columns[0], name_key(keys[one.key])) for one in found)
 
     def _among_values(self, column: str, values: Iterable[int | str]) -> str:

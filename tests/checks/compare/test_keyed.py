@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.compare import keyed
+from checks.compare import keyed, keyed_cycle
 from checks.compare.look import Look, choose_columns
 from checks.counting import Differences, SuspectState
 from checks.model import Outcome, RowColumns, Ruling, Verdict, Verified
@@ -401,7 +401,7 @@ def test_a_finding_voids_what_a_scan_proved_and_a_later_pass_claims_it_anew(
 
 LOOKS = tuple(Look(shard, 7, batch, 16, 40, ()) for shard, batch in ((ONE, 4), (TWO, 5)))
 WRONG = (((ONE, 5), SuspectState.DIFFERENT),)
-SCAN = keyed.WholeScan(FakeWorld().now, FakeWorld().now - timedelta(seconds=1))
+SCAN = keyed_cycle.WholeScan(FakeWorld().now, FakeWorld().now - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ SCAN = keyed.WholeScan(FakeWorld().now, FakeWorld().now - timedelta(seconds=1))
         pytest.param({"more": 1}, LOOKS, SCAN, ..., id="more rows differ than were read"),
         pytest.param({}, LOOKS[:1], SCAN, ..., id="another shard was not scanned"),
         pytest.param({}, (), SCAN, ..., id="no shard was scanned"),
-        pytest.param({}, LOOKS, keyed.WholeScan(None, None), ..., id="of an earlier version"),
+        pytest.param({}, LOOKS, keyed_cycle.WholeScan(None, None), ..., id="of an earlier version"),
         pytest.param(
             *({}, LOOKS, replace(SCAN, held=None), None),
             id="nobody knows what the mirror held, as during a snapshot",
@@ -423,12 +423,12 @@ SCAN = keyed.WholeScan(FakeWorld().now, FakeWorld().now - timedelta(seconds=1))
     ],
 )
 def test_only_a_scan_of_all_shards_that_was_decided_verifies_rows(
-    reading: dict[str, Any], looks: tuple[Look, ...], scan: keyed.WholeScan, through: Any
+    reading: dict[str, Any], looks: tuple[Look, ...], scan: keyed_cycle.WholeScan, through: Any
 ) -> None:
     """``...``: it claims nothing, so an earlier claim remains."""
     ended = replace(Differences((), "all"), **reading)
 
-    claim = keyed.find_verified(ended, looks, (ONE, TWO), scan, 9)
+    claim = keyed_cycle.find_verified(ended, looks, (ONE, TWO), scan, 9)
 
     assert (... if claim is None else claim.through) == through
     assert claim is None or (claim.looked, claim.batch, claim.oldest) == (4, 9, scan.begun)
@@ -701,3 +701,85 @@ def test_a_table_whose_changes_are_followed_is_scanned_once_a_day(
     world.tick(timedelta(minutes=31))
 
     assert verdicts(world, 2)[-1].ruling.reason.startswith("80 rows of 2 shards")
+
+
+def test_a_doubled_row_is_no_pass_however_often_it_changes(
+    world: FakeWorld, reads: list[str]
+) -> None:
+    """Its changes explain what the source has; the mirror must have what the last one made."""
+    world.copy[TWO].update({3: 1})
+    found = list[Verdict]()
+    for _ in range(12):
+        world.commit((Op.UPDATE, TWO, 3))
+        world.catch_up()
+        world.commit((Op.UPDATE, TWO, 3))
+        answer = run_probe(Check("values", Values(), KEYED), world)
+        found += [answer] if isinstance(answer, Verdict) else []
+
+    assert Outcome.PASS not in {one.ruling.outcome for one in found[1:]}
+    assert "in_motion" in {one.ruling.code for one in found}
+
+
+def test_a_doubled_row_that_changes_all_the_time_is_no_pass_of_a_scan(world: FakeWorld) -> None:
+    world.copy[TWO].update({3: 1})
+    found = list[Verdict]()
+    for _ in range(12):
+        world.commit((Op.UPDATE, TWO, 3))
+        world.catch_up()
+        world.commit((Op.UPDATE, TWO, 3))
+        answer = run_probe(Check("values", Values(), KEYED), world)
+        found += [answer] if isinstance(answer, Verdict) else []
+
+    assert Outcome.PASS not in {one.ruling.outcome for one in found}
+
+
+def test_a_quiet_table_is_verified_up_to_now(
+    world: FakeWorld, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mirror stays at one batch, and heartbeats go on."""
+    assert claims(world, 2)
+    monkeypatch.setattr(FakeWorld, "held_until", lambda one, _: one.now)
+    monkeypatch.setattr(keyed_cycle, "await_fences", lambda *_: ())
+    batch, check = world.mirror(KEYED).batch, Check("values", Values(), KEYED)
+    for _ in range(4):
+        world.tick(timedelta(minutes=5))
+        answers = [run_probe(check, world) for _ in range(2)]
+
+    claim = next(one.verified for one in answers if isinstance(one, Verdict))
+    assert world.mirror(KEYED).batch == batch
+    assert reaches(claim, world.now - timedelta(minutes=6))
+    assert "bucket_digests" not in reads
+
+
+def test_a_statement_that_changes_values_begins_a_scan(world: FakeWorld, reads: list[str]) -> None:
+    world.alter(ONE, v="int")
+    world.commit((Op.UPDATE, ONE, 3))
+    world.catch_up()
+
+    assert verdicts(world, 3)[-1].ruling.reason.startswith("80 rows of 2 shards")
+    assert "bucket_digests" in reads
+
+
+def test_wrong_rows_in_too_many_buckets_are_left_to_a_scan_at_once(
+    world: FakeWorld, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed, "MOST_ROWS", 30)
+    world.tick(timedelta(minutes=5))
+    world.commit(*((Op.UPDATE, ONE, id_) for id_ in range(40)))
+    world.catch_up()
+    for id_ in range(40):
+        world.copied_contents[ONE, id_] = 99
+
+    found = verdicts(world, 6)
+
+    assert found[-1].ruling.outcome is Outcome.FAIL
+    assert world.time - START < timedelta(minutes=6)
+
+
+def test_a_clock_that_went_back_delays_no_scan(world: FakeWorld, reads: list[str]) -> None:
+    world.time += timedelta(days=30)
+    assert claims(world, 4)
+    world.time -= timedelta(days=30)
+    world.copied_contents[ONE, 5] = 99
+
+    assert verdicts(world, 6)[-1].ruling.keys == (text(ONE, 5),)

@@ -801,3 +801,24 @@ def test_batches_that_are_dropped_between_the_rounds_of_a_segment_begin_a_lap_on
     assert before < since == progress(world).since
     coverage = world.memory[NAME]["coverage"]
     assert all(Coverage.loads(own).oldest is not None for own in coverage.values())
+
+
+@pytest.mark.parametrize("harm", ["doubled", "missing", "other"])
+def test_a_wrong_row_is_no_pass_however_often_it_changes(harm: str) -> None:
+    """Its changes explain what the source has; the mirror must have what the last one made."""
+    world, found = made(40), list[Verdict]()
+    for _ in range(20):
+        world.commit((Op.UPDATE, TWO, 3))
+        world.catch_up()
+        if harm == "missing":
+            world.copy[TWO].pop(3, None)
+        elif harm == "doubled":
+            world.copy[TWO][3] = 2
+        else:
+            world.copied_contents[TWO, 3] = 77_777
+        world.commit((Op.UPDATE, TWO, 3))
+        answer = run_probe(Check("values", Values(), TABLE), world)
+        found += [answer] if isinstance(answer, Verdict) else []
+
+    assert found
+    assert Outcome.PASS not in {one.ruling.outcome for one in found}

@@ -241,3 +241,19 @@ def test_rows_are_added_up_by_buckets_of_any_key(tmp_path: Path, keys: list[list
         assert {(one.key, one.digest) for one in named} == {
             (one.key, one.digest) for one in rows if one.key in asked
         }
+
+
+def test_each_row_is_read_once_by_its_key_however_many_keys_there_are(tmp_path: Path) -> None:
+    """Parts of the keys are asked for one after the other, each by the values of its columns."""
+    keys = [(n // 3, n % 3) for n in range(330)]
+    columns = (DigestColumn("o", Form.INTEGER), DigestColumn("l", Form.INTEGER))
+    data = pa.table({"o": [o for o, _ in keys], "l": [line for _, line in keys]})
+    write_deltalake(str(tmp_path / "m"), data)
+    mirror = MirrorReader(
+        read_table(tmp_path / "m"), Table("t", (SHARD,), ("o", "l")), build_app_id("main")
+    )
+    asked = {digest_row(columns, key).sum: key for key in keys[:310]}
+
+    found = mirror.rows_by_key(SHARD, Bucketing(columns, 4), columns, asked)
+
+    assert sorted(one.key for one in found) == sorted(asked)

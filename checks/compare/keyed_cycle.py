@@ -1,0 +1,386 @@
+"""Takes the steps by which a table is compared by its keys: whole scans, and changes in between.
+
+Each scan reads the whole table once on each side. So it is for tables of some size, and at a slow
+pace.
+
+1. The mirror's buckets are added up, and then the source's.
+2. The mirror has passed that. A bucket that differs is equal if one position explains it. The rows
+   of the others are read on both sides; those that differ are suspects.
+3. The mirror has passed that, too. A suspect that still differs is wrong, unless a change of its
+   key has landed since, or the source has another row by now.
+
+A scan that ends without a finding proves the whole table. So it verifies each row that was changed
+before the instant up to which the mirror held every change when the scan began (`find_verified`).
+
+From then to the next scan, changes are followed (`_follow`): rows that were changed are read by
+their keys, and are ruled on once the mirror has passed that. Rows that differ are read by their
+buckets, too, before they are reported. Changes that cannot be followed wait for the next scan.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from checks.compare.keyed import KeyedComparison
+from checks.compare.look import Look, RowSuspects, describe_left_out, name_columns
+from checks.counting import (
+    Differences,
+    Fences,
+    SuspectState,
+    await_fences,
+    fences_after,
+    find_wrong,
+)
+from checks.model import NotYet, Undecided, Verified
+from checks.world import MirrorSide
+from pipeline.clocks import has_passed
+from pipeline.errors import ProofError, SlowError, TooManyRowsError
+from pipeline.model import Shard
+
+log = structlog.get_logger(__name__)
+SOON = timedelta(minutes=1)  # until a table with a finding is scanned again
+SLOW = timedelta(minutes=1)  # until a step that took too long is repeated
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPace:
+    """How often a table is scanned; see the probe's settings of the same names."""
+
+    whole_every: timedelta
+    followed_every: timedelta
+    suspects: int
+    tries: int
+    patience: timedelta
+
+
+def measure_by_key(
+    comparison: KeyedComparison, pace: KeyedPace, check: str
+) -> Differences | NotYet | Undecided:
+    """Take the next step of a cycle: look, explain and read rows, or rule on suspects.
+
+    A step that took too long is repeated after a minute, then after two, and so on up to the time
+    between two scans: each try costs a server as much as its limit allows.
+    """
+    table, world = comparison.table, comparison.world
+    memory = world.recall(table, check) or {}
+    failed, since, why = memory.get("slow") or (0, world.now.isoformat(), "")
+    pause = min(pace.whole_every, SLOW * 2 ** min(failed - 1, 30)) if failed else timedelta()
+    if not has_passed(datetime.fromisoformat(since), pause, world.now):
+        raise SlowError(why)
+    try:
+        return _take_step(comparison, pace, check, memory)
+    except SlowError as error:
+        slow = [failed + 1, world.now.isoformat(), str(error)]
+        world.remember(table, check, {**memory, "slow": slow})
+        raise
+
+
+def _take_step(
+    comparison: KeyedComparison, pace: KeyedPace, check: str, memory: Mapping[str, Any]
+) -> Differences | NotYet | Undecided:
+    table, world = comparison.table, comparison.world
+    if why := describe_put_back(memory.get("mirror"), world.mirror(table)):
+        _begin(comparison, check)
+        return Undecided("put_back", why)
+    if memory.get("keyed") != comparison.asked or _is_over(memory, world.now):
+        return _begin(comparison, check)
+    begun = datetime.fromisoformat(memory["ended"])
+    if memory["rest"] is not None:
+        return _follow(comparison, pace, check, memory)
+    seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
+    fences = await_fences(table, world, seen.ended if seen else begun, pace.patience)
+    if isinstance(fences, NotYet | Undecided):
+        return fences
+    looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
+    equal = Differences(fences, _describe_rows(looks, comparison))
+    try:
+        if seen is None:
+            rows, reading = _explain(comparison, pace, looks, equal)
+        else:
+            rows, reading = _confirm(comparison, pace, seen, begun, equal)
+    except TooManyRowsError:  # these suspects cannot be read; a new scan finds what still differs
+        over = {
+            "rows": None,
+            "rest": SOON.total_seconds(),
+            "mirror": _place_of(world.mirror(table)),
+        }
+        world.remember(table, check, {**memory, **over})
+        raise
+    rest = None
+    if isinstance(reading, Differences):
+        settled = not (reading.found or reading.moving or reading.more)
+        rest = (pace.whole_every if settled else min(pace.whole_every, SOON)).total_seconds()
+        verified = find_verified(
+            reading, looks, table.shards, WholeScan.loads(memory), world.mirror(table).batch
+        )
+        if verified is not None:
+            partial = any(own.left_out for own in comparison.columns.values())
+            life = world.incarnation(verified.looked)
+            verified = replace(verified, life=life, partial=partial)
+            if not reading.found:
+                rest = pace.followed_every.total_seconds()
+                memory = {**memory, "followed": {"batch": verified.looked, "look": None}}
+        reading = replace(reading, ended=world.clock(), verified=verified)
+    memory = {**memory, "rows": rows and rows.dumps(), "rest": rest, "slow": None}
+    world.remember(table, check, {**memory, "mirror": _place_of(world.mirror(table))})
+    return reading
+
+
+def _follow(
+    comparison: KeyedComparison, pace: KeyedPace, check: str, memory: Mapping[str, Any]
+) -> Differences | NotYet | Undecided:
+    """Look at rows that were changed since the scan, or rule on those of the last look."""
+    table, world = comparison.table, comparison.world
+    scanned = datetime.fromisoformat(memory["ended"])
+    waits = f"the table was scanned at {scanned:%H:%M:%S %Z}, and is not due yet"
+    followed = memory.get("followed")
+    if followed is None:
+        return NotYet(waits)
+    try:
+        if followed["look"] is not None:
+            found = _confirm_changes(comparison, pace, memory)
+        else:
+            found = _look_at_changes(comparison, followed["batch"])
+    except (ProofError, SlowError, TooManyRowsError) as error:
+        log.info("changes_not_followed", check=check, table=table.name, why=str(error))
+        found = None
+    if found is None:
+        over = {"followed": None, "rest": pace.whole_every.total_seconds()}
+        world.remember(table, check, {**memory, **over})
+        return NotYet(f"{waits}; rows that were changed since wait for that")
+    if isinstance(found, NotYet | Undecided):
+        return found
+    followed, reading = found
+    soon = min(SOON, pace.whole_every).total_seconds()
+    rest = soon if followed is None else memory["rest"]
+    place = _place_of(world.mirror(table))
+    kept = {**memory, "followed": followed, "rest": rest, "mirror": place}
+    world.remember(table, check, kept)
+    return reading
+
+
+Following = tuple[Mapping[str, Any] | None, Differences | NotYet]
+"""What the memory keeps of the changes that are followed, and the answer; None: scan soon."""
+
+
+def _look_at_changes(comparison: KeyedComparison, after: int) -> Following | NotYet | None:
+    """Read the rows changed after a batch; None if they cannot be followed."""
+    table, world = comparison.table, comparison.world
+    held, until = world.held_until(table), world.mirror(table).batch
+    if held is None:
+        return NotYet("until when the mirror holds every change is not known")
+    looked = comparison.look_at_changes(after, until)
+    if looked is None:
+        return None
+    keys, seen = looked
+    look = {"until": until, "batch": until, "held": held.isoformat(), "keys": keys}
+    waits = NotYet(f"{len(seen.rows)} of {keys} changed rows differ", suspicious=bool(seen.rows))
+    return {"batch": after, "look": {**look, "rows": seen.dumps()}}, waits
+
+
+def _confirm_changes(
+    comparison: KeyedComparison, pace: KeyedPace, memory: Mapping[str, Any]
+) -> Following | NotYet | Undecided | None:
+    """Rule on the last look at changes; read rows in motion again."""
+    table, world, followed = comparison.table, comparison.world, memory["followed"]
+    look = followed["look"]
+    seen = RowSuspects.loads(look["rows"], table)
+    fences = await_fences(table, world, seen.ended, pace.patience)
+    if isinstance(fences, NotYet | Undecided):
+        return fences
+    became = comparison.judge_changes(seen, followed["batch"], look["until"], look["batch"])
+    if became is None:
+        return None
+    left = {one: state for one, state in became.items() if state is not SuspectState.CLEARED}
+    seen = replace(seen, rows={one: seen.rows[one] for one in left})
+    if SuspectState.MOVING in left.values():
+        return _read_moving(comparison, pace, followed, seen, fences)
+    return _rule_on_changes(comparison, memory, seen, fences)
+
+
+def _read_moving(
+    comparison: KeyedComparison,
+    pace: KeyedPace,
+    followed: Mapping[str, Any],
+    seen: RowSuspects,
+    fences: Fences,
+) -> Following | None:
+    """Read the rows of *seen* again, or end as UNKNOWN and begin the next look with them."""
+    world, look, after = comparison.world, followed["look"], followed["batch"]
+    if seen.tries + 1 >= pace.tries:
+        reading = Differences(fences, "", moving=len(seen.rows), ended=world.clock())
+        return {"batch": after, "look": None}, reading
+    again = comparison.look_at_changes(after, look["until"], seen.rows)
+    if again is None:
+        return None
+    rows = replace(again[1], tries=seen.tries + 1).dumps()
+    look = {**look, "batch": world.mirror(comparison.table).batch, "rows": rows}
+    waits = NotYet(f"{len(seen.rows)} changed rows keep moving", suspicious=True)
+    return {"batch": after, "look": look}, waits
+
+
+def _rule_on_changes(
+    comparison: KeyedComparison, memory: Mapping[str, Any], seen: RowSuspects, fences: Fences
+) -> Following | None:
+    """Rule on a look at changes; only the rows of *seen* still differ.
+
+    Their buckets must say so, too: one key may be written in a way that finds no row by it.
+    """
+    look, rows = memory["followed"]["look"], len(seen.rows)
+    try:
+        found = find_wrong(comparison.judge(seen).items()) if rows else ()
+    except TooManyRowsError as error:
+        return None, NotYet(f"{rows} changed rows differ: {error}; scanning", suspicious=True)
+    if rows and not found:
+        return None
+    scanned = datetime.fromisoformat(memory["ended"])
+    text = f"{look['keys']} changed rows are equal on both sides, by their keys"
+    reading = Differences(
+        fences,
+        f"{text}; the table was scanned at {scanned:%H:%M:%S %Z}",
+        found=found,
+        ended=comparison.world.clock(),
+        columns=name_columns(comparison, found),
+        verified=_verify_changes(comparison, memory, found=bool(found)),
+        names=seen.names,
+    )
+    return None if found else {"batch": look["until"], "look": None}, reading
+
+
+def _verify_changes(
+    comparison: KeyedComparison, memory: Mapping[str, Any], *, found: bool
+) -> Verified | None:
+    """What the scan and the last look at changes prove; a row that was *found* voids it."""
+    begun, look = WholeScan.loads(memory).begun, memory["followed"]["look"]
+    if begun is None:
+        return None
+    world, table = comparison.world, comparison.table
+    return Verified(
+        None if found else datetime.fromisoformat(look["held"]),
+        begun,
+        world.mirror(table).batch,
+        shards=tuple(map(str, table.shards)),
+        looked=look["until"],
+        life=world.incarnation(look["until"]),
+        partial=any(own.left_out for own in comparison.columns.values()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WholeScan:
+    """When a scan began, and up to when its mirror held every change then; None if unknown."""
+
+    begun: datetime | None
+    held: datetime | None
+
+    @classmethod
+    def loads(cls, memory: Mapping[str, Any]) -> "WholeScan":
+        """Read back what the memory of a check has; earlier versions did not write it."""
+        begun, held = (
+            datetime.fromisoformat(memory[name]) if memory.get(name) else None
+            for name in ("begun", "held")
+        )
+        return cls(begun, held)
+
+
+def find_verified(
+    reading: Differences,
+    looks: Sequence[Look],
+    shards: Sequence[Shard],
+    scan: WholeScan,
+    batch: int,
+) -> Verified | None:
+    """What a scan that has ended proves of changed rows; None if nothing that was not known.
+
+    *looks* are those of its first step, and *batch* is what the mirror is applied through now. Each
+    row changed before ``scan.held`` was in the mirror that was looked at. It was equal there, or
+    with later changes that the mirror has by now. Rows in motion, or more than were read, prove
+    nothing; a finding voids what an earlier scan proved.
+    """
+    compared = {look.shard for look in looks}
+    if scan.begun is None or compared != {*shards}:
+        return None
+    if not reading.found and (reading.moving or reading.more):
+        return None
+    through = None if reading.found else scan.held
+    looked, names = min(look.batch for look in looks), tuple(map(str, shards))
+    return Verified(through, scan.begun, batch, shards=names, looked=looked)
+
+
+def describe_put_back(known: Sequence[int] | None, mirror: MirrorSide) -> str:
+    """Say that *mirror* is older than what was compared of it; empty if it is not.
+
+    *known* are version and batch; None where an earlier version of Sluice looked.
+    """
+    if known is None or (mirror.version >= known[0] and mirror.batch >= known[1]):
+        return ""
+    now = f"version {mirror.version} with batch {mirror.batch}"
+    was = f"version {known[0]} with batch {known[1]}"
+    return f"the mirror is {now} again, and was compared at {was}; it is scanned again"
+
+
+Step = tuple[RowSuspects | None, Differences | NotYet]
+"""Suspects to rule on later, or None with the reading that ends the cycle."""
+
+
+def _is_over(memory: Mapping[str, Any], now: datetime) -> bool:
+    """Whether a cycle has ended, and its rest, too."""
+    if memory["rest"] is None:
+        return False
+    ended, rest = datetime.fromisoformat(memory["ended"]), timedelta(seconds=memory["rest"])
+    return has_passed(ended, rest, now)
+
+
+def _explain(
+    comparison: KeyedComparison, pace: KeyedPace, looks: Sequence[Look], reading: Differences
+) -> Step:
+    left = {look.shard: own for look in looks if (own := comparison.unexplained(look))}
+    fresh = comparison.find_suspects(left, pace.suspects)
+    if fresh.rows or fresh.cut:
+        return fresh, NotYet(f"{len(fresh.rows)} rows differ; they are looked at again")
+    return None, reading
+
+
+def _confirm(
+    comparison: KeyedComparison,
+    pace: KeyedPace,
+    seen: RowSuspects,
+    begun: datetime,
+    reading: Differences,
+) -> Step:
+    became = comparison.judge(seen)
+    left = [one for one, state in became.items() if state is not SuspectState.CLEARED]
+    moving = sum(became[one] is SuspectState.MOVING for one in left)
+    if moving and seen.tries + 1 < pace.tries:
+        return comparison.read_again(seen, left), NotYet(f"{moving} rows keep moving")
+    found = find_wrong(became.items())
+    reading = replace(reading, found=found, moving=moving, more=seen.cut, names=seen.names)
+    reading = replace(reading, columns=name_columns(comparison, found))
+    if not found:  # a PASS claims no more than what was compared
+        fences = fences_after(comparison.table, comparison.world, begun)
+        reading = replace(reading, as_of=fences or reading.as_of)
+    return None, reading
+
+
+def _begin(comparison: KeyedComparison, check: str) -> NotYet:
+    world, table = comparison.world, comparison.table
+    held = world.held_until(table)
+    begun = {"begun": world.now.isoformat(), "held": held and held.isoformat()}
+    looks = [comparison.look_at(shard).dumps() for shard in table.shards]
+    memory = {"keyed": comparison.asked, "looks": looks, "ended": world.clock().isoformat()}
+    rest = {"rows": None, "rest": None, "mirror": _place_of(world.mirror(table))}
+    world.remember(table, check, {**memory, **rest, **begun})
+    return NotYet("a cycle has begun")
+
+
+def _place_of(mirror: MirrorSide) -> list[int]:
+    return [mirror.version, mirror.batch]
+
+
+def _describe_rows(looks: Sequence[Look], comparison: KeyedComparison) -> str:
+    rows = sum(look.rows for look in looks)
+    text = f"{rows} rows of {len(looks)} shards are equal on both sides, by their keys"
+    return text + describe_left_out(comparison.columns)
