@@ -39,6 +39,7 @@ from pipeline.model import Hop
 LEDGER_ROUTES, LEDGER_PAGES = APIRouter(prefix="/v1"), APIRouter()
 SHOWN, MOST_SHOWN = timedelta(hours=1), timedelta(hours=25)
 """By default, and at most: the longest day, that of a clock change."""
+NEWEST = datetime.max.replace(tzinfo=UTC)
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 CELL = 10  # width of a minute in the picture
 SIGNS = {
@@ -200,7 +201,7 @@ def _find_elsewhere(parts: ApiParts, table: str, span: Span) -> Iterator[Elsewhe
         if rows and outside:
             first, last = (format_instant(_begin(one)) for one in ends)
             text = f"{describe_missing(hop, rows)}, of {first} to {last}"
-            begin = _begin(outside[0])
+            begin = min(_begin(outside[0]), NEWEST - SHOWN)
             asked = {"from": begin, "to": begin + SHOWN}
             when = {name: render.render_instant(at) for name, at in asked.items()}
             yield Elsewhere(hop, text, urlencode({"table": table, **when}))

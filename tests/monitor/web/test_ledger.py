@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from checks.ledger import EVENTS, LedgerEntry
 from checks.model import Outcome, Ruling, Verdict
 from monitor.commands.ledger import COMMAND
+from pipeline.minute_counts import MINUTES
 from pipeline.model import Account, Hop
 from pipeline.reports import LandingReport, MergeReport, TopicCounts
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -234,6 +235,23 @@ def test_a_residual_that_is_older_than_the_minutes_shown_is_named_with_its_time(
     linked = counted.client.get(f"/ledger?{html.unescape(query)}").text
     assert '<g data-state="residual">' in linked
     assert "Not shown" not in linked
+
+
+@pytest.mark.parametrize("number", MINUTES)
+def test_a_residual_of_the_first_or_last_minute_that_there_is_has_a_link(
+    counted: Rig, number: int
+) -> None:
+    landed = {USERS: {str(number): {"c": 1}}}
+    report = LandingReport("main", 2, 1, counted.now, NO_TIME, minutes=landed)
+    counted.store.ledger.add_landing(report)
+    merged = MergeReport(USERS, 2, 1, Account(minutes={}), counted.now, NO_TIME, since=1)
+    counted.store.ledger.add_merges("main", [merged], counted.now)
+
+    page = counted.client.get("/ledger", params={"table": USERS}).text
+
+    (query,) = re.findall(r'href="ledger\?(.*?)">merge</a>', page)
+    linked = counted.client.get(f"/ledger?{html.unescape(query)}").text
+    assert '<g data-state="residual">' in linked
 
 
 def test_residuals_on_both_sides_of_the_minutes_shown_are_named(counted: Rig) -> None:
