@@ -4,8 +4,9 @@ Beside landing and merging, which know nothing of it: a copy that is down, or ha
 more than its own thread.  What the copy says of itself is asked in each round, so one that was
 emptied or set back is seen at once.
 
-Each step is counted before the next one.  So a copy is one step ahead of the ledger at most, and
-that one is followed again after a crash.  Monitoring sees it once the ledger has compared it.
+Each step is counted before the next one.  So a copy is one step ahead of the ledger at most. After
+a crash a commit is followed again. The end of a load is only counted, because the ledger has noted
+the load before.  Monitoring sees the step once the ledger has compared it.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -56,6 +57,7 @@ class CopyWork:
     def __post_init__(self) -> None:
         """Stop between two steps once the time is over, and have each step counted."""
         self.copying.stopping, self.copying.count = self._over, self._count
+        self.copying.note_load = self._note_load
 
     def run(self) -> None:
         """Copy every table that is due.
@@ -78,9 +80,8 @@ class CopyWork:
         reach = self.ledger.copy_reach(self.plan.name)
         for table, circumstances in self._due(positions, reach):
             was = positions.get(table.name)
-            counted = was is None or reach.get(table.name, CopyReach()).covers(was)
             try:
-                self._bring(table, was, circumstances, counted=counted)
+                self._bring(table, was, circumstances, reach.get(table.name, CopyReach()))
             except UnreachableError as error:
                 failed.append(str(error))
                 self.copying.target.positions()  # or it is down, and so for all tables
@@ -109,12 +110,16 @@ class CopyWork:
                 yield table, (seen.value.version, at)
 
     def _bring(
-        self, table: Table, was: CopyPosition | None, circumstances: Hashable, *, counted: bool
+        self, table: Table, was: CopyPosition | None, circumstances: Hashable, reach: CopyReach
     ) -> None:
         began = self.clock()
+        loaded = was is not None and reach.awaits(was)
+        if was is not None and loaded:
+            self._count(table.name, CopiedVersion.loaded(was))
         if was is not None and was.whole:
             self.ledger.set_back(self.plan.name, table.name, was)
         try:
+            counted = was is None or loaded or reach.covers(was)
             now = self.copying.bring(table, was, counted=counted)
         except LostRaceError as error:
             log.warning("copy_overtaken", copy=self.plan.name, table=table.name, why=str(error))
@@ -139,6 +144,9 @@ class CopyWork:
 
     def _count(self, table: str, done: CopiedVersion) -> None:
         self.ledger.add_copied(self.plan.name, table, [done], self.clock())
+
+    def _note_load(self, table: str, at: CopyPosition) -> None:
+        self.ledger.note_load(self.plan.name, table, at)
 
     def _well(self, table: str) -> None:
         self._retries.succeeded(table)

@@ -96,6 +96,7 @@ MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
 MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
 EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
 _TOPICS = f"{LANDING_HOP}:"  # rows of ``ledger_reach``: by lane, batches whose topics were counted
+_LOADS = "load:"  # rows of ``ledger_reach``: by hop, the load of a copy that has not been counted
 UNREADABLE = "unreadable"  # op of missing rows whose counts cannot be read
 UNREAD = Recorded(2**62, 2**62)  # above each batch: so none is known to be recorded
 
@@ -118,16 +119,22 @@ class CopyReach:
 
     No earlier version of Sluice stored the id: then nothing is known of the versions of a mirror.
     ``highest`` is above ``last`` while a copy that was set back follows versions again: it was
-    compared through that one before.
+    compared through that one before.  ``load`` is the (mirror, version, number) of a load that has
+    not been counted: it may have ended.
     """
 
     last: int = -1
     mirror: str = ""
     highest: int = -1
+    load: tuple[str, int, int] | None = None
 
     def covers(self, at: CopyPosition) -> bool:
         """Whether a copy that is *at* this position took over nothing that was not compared."""
-        return self.mirror == at.mirror and self.last >= at.version
+        return self.mirror == at.mirror and self.last >= at.version and not self.awaits(at)
+
+    def awaits(self, at: CopyPosition) -> bool:
+        """Whether a copy that is *at* this position has ended a load that was not counted."""
+        return at.whole and self.load == _load_of(at)
 
     def precedes(self, one: CopiedVersion) -> bool:
         """Whether a copy that has come to hold *one* took over nothing in between."""
@@ -361,7 +368,7 @@ class Ledger:
         if not done:
             return
         hop = self._hop(copy)
-        self.copy_reach(copy)  # as it was stored before
+        before = self.copy_reach(copy).get(table, CopyReach())  # as it was stored
         with self.database.write() as connection:
             reach, new = self._copied(hop, table), list[LedgerEntry]()
             for one in done:
@@ -379,9 +386,21 @@ class Ledger:
                 reach = CopyReach(one.version, one.mirror, highest)
             self._add(connection, table, hop, new, at)
             _reach_copy(connection, hop, table, reach)
+            if before.load is not None:
+                connection.execute(delete(ledger_reach).where(_reach_of(_LOADS + hop, table)))
         self._note_changed({table})
         with self._lock:
             self._reached.setdefault(hop, {})[table] = reach
+
+    def note_load(self, copy: str, table: str, at: CopyPosition) -> None:
+        """Store that *copy* is being loaded, so that the end of the load is known as that."""
+        known, hop = self.copy_reach(copy).get(table, CopyReach()), self._hop(copy)
+        if known.load == _load_of(at):
+            return
+        with self.database.write() as connection:
+            _reach(connection, _LOADS + hop, table, at.load, at.version, mirror=at.mirror)
+        with self._lock:
+            self._reached.setdefault(hop, {})[table] = replace(known, load=_load_of(at))
 
     def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
         """Compare again what *copy* follows from *at* on, if it was compared further before.
@@ -407,12 +426,16 @@ class Ledger:
         hop = self._hop(copy)
         with self._lock:
             if hop not in self._reached:
-                query = select(ledger_reach).where(ledger_reach.c.lane == hop)
-                found = self.database.decoded(
-                    query, ledger_reach, lambda row: (str(row.table), _copied_in(row))
-                )
-                self._reached[hop] = dict(found)
+                found = self._by_table(hop, _copied_in)
+                for table, one in self._by_table(_LOADS + hop, _loaded_in).items():
+                    found[table] = replace(found.get(table, CopyReach()), load=one.load)
+                self._reached[hop] = found
             return dict(self._reached[hop])
+
+    def _by_table(self, lane: str, decode: Callable[[Row[Any]], CopyReach]) -> dict[str, CopyReach]:
+        query = select(ledger_reach).where(ledger_reach.c.lane == lane)
+        rows = self.database.decoded(query, ledger_reach, lambda row: (str(row.table), decode(row)))
+        return dict(rows)
 
     def entries(
         self, table: str, since: int, until: int, copies: Iterable[str] = ()
@@ -596,8 +619,11 @@ class Ledger:
             lanes = connection.scalars(select(ledger_open.c.lane).distinct()).all()
         gone += sum(map(self._give_up, lanes))
         if self._lane is not None:
-            landed = ~ledger_reach.c.lane.startswith(copy_hop(""), autoescape=True)
-            other = and_(ledger_reach.c.lane.not_in((self._lane, _TOPICS)), landed)
+            row = ledger_reach.c.lane
+            copied = or_(
+                *(row.startswith(each, autoescape=True) for each in (copy_hop(""), _LOADS))
+            )
+            other = and_(row.not_in((self._lane, _TOPICS)), ~copied)
             delete_rows(self.database, ledger_reach, other)
             gone += delete_rows(self.database, ledger_open, ledger_open.c.lane != self._lane)
         self._note_changed(None)
@@ -648,15 +674,13 @@ class Ledger:
 
     def _recorded(self, lane: str, table: str = EVERY_TABLE) -> Recorded:
         """Return what was recorded of *table*, or of the lane; `UNREAD` if that is unreadable."""
-        which = and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
-        query = select(ledger_reach).where(which)
+        query = select(ledger_reach).where(_reach_of(lane, table))
         found = self.database.decoded(query, ledger_reach, _recorded_in, lambda _: UNREAD)
         return found[0] if found else Recorded()
 
     def _copied(self, hop: str, table: str) -> CopyReach:
         """Return through which version a copy was compared; none if that is unreadable."""
-        which = and_(ledger_reach.c.lane == hop, ledger_reach.c.table == table)
-        query = select(ledger_reach).where(which)
+        query = select(ledger_reach).where(_reach_of(hop, table))
         found = self.database.decoded(query, ledger_reach, _copied_in)
         return found[0] if found else CopyReach()
 
@@ -941,6 +965,18 @@ def _copied_in(row: Row[Any]) -> CopyReach:
     return CopyReach(last, str(row.mirror or ""), max(last, _integer(row.first)))
 
 
+def _loaded_in(row: Row[Any]) -> CopyReach:
+    return CopyReach(load=(str(row.mirror or ""), _integer(row.last), _integer(row.first)))
+
+
+def _load_of(at: CopyPosition) -> tuple[str, int, int]:
+    return at.mirror, at.version, at.load
+
+
+def _reach_of(lane: str, table: str) -> ColumnElement[bool]:
+    return and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
+
+
 def _reach_copy(connection: Connection, hop: str, table: str, reach: CopyReach) -> None:
     _reach(connection, hop, table, reach.highest, reach.last, mirror=reach.mirror)
 
@@ -948,8 +984,7 @@ def _reach_copy(connection: Connection, hop: str, table: str, reach: CopyReach) 
 def _reach(
     connection: Connection, lane: str, table: str, first: int, last: int, *, mirror: str = ""
 ) -> None:
-    same = and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
-    connection.execute(delete(ledger_reach).where(same))
+    connection.execute(delete(ledger_reach).where(_reach_of(lane, table)))
     values = {"lane": lane, "table": table, "first": first, "last": last, "mirror": mirror or None}
     connection.execute(insert(ledger_reach).values(values))
 

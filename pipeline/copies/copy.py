@@ -102,6 +102,11 @@ class CopiedVersion:
     swept: bool = False
     mirror: str = ""
 
+    @classmethod
+    def loaded(cls, at: CopyPosition) -> "CopiedVersion":
+        """The version of a load that has ended *at* this position."""
+        return cls(at.version, swept=at.load > 1, mirror=at.mirror)
+
 
 class CopyTarget(Protocol):
     """An open copy; one thread at a time.
@@ -135,7 +140,7 @@ class CopyTarget(Protocol):
         rank; one that went is taken out only if it is of a lower one, or its own, and was not
         written by the same step.  Rows of an earlier load are below all others.
 
-        A step that was not counted is repeated, from ``step.now`` to the same.
+        The step of a commit that was not counted is repeated, from ``step.now`` to the same.
 
         Raises:
             LostRaceError: the table does not stand at ``step.was``: somebody else has moved it.

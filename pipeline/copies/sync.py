@@ -40,13 +40,15 @@ class CopySync:
     """One copy's tables, each brought up to its mirror; one thread at a time.
 
     ``stopping`` is asked between steps: what is left is done in another life.  ``count`` takes the
-    table and what was done, after each step: if it fails, no further step is done.
+    table and what was done, after each step: if it fails, no further step is done.  ``note_load``
+    takes the table and how far its load is, before that can end.
     """
 
     target: CopyTarget
     mirrors: Mirrors[Any]
     stopping: Callable[[], bool] = lambda: False
     count: Callable[[str, CopiedVersion], None] = lambda _table, _done: None
+    note_load: Callable[[str, CopyPosition], None] = lambda _table, _at: None
     _shaped: dict[str, CopiedTable] = field(default_factory=dict)
 
     def bring(
@@ -54,7 +56,7 @@ class CopySync:
     ) -> CopyPosition | None:
         """The new position of the copy of *table*; it was at *was*, None without one.
 
-        If what was done to reach *was* is not *counted*, its version is followed again. That
+        If the commit that was followed to reach *was* is not *counted*, it is followed again. That
         changes no row: it is written as after a crash.
 
         Raises:
@@ -145,6 +147,7 @@ class CopySync:
     def _parts(
         self, table: Table, made: CopiedTable, at: CopyPosition, parts: tuple[RowPart, ...]
     ) -> CopyPosition:
+        self.note_load(table.name, at)
         for number, part in enumerate(parts[at.parts or 0 :], (at.parts or 0) + 1):
             if self.stopping():
                 return at
@@ -153,7 +156,7 @@ class CopySync:
             at = now
         whole = replace(at, parts=None)
         self.target.write(made, CopyStep(at, whole))
-        self.count(table.name, CopiedVersion(at.version, swept=at.load > 1, mirror=at.mirror))
+        self.count(table.name, CopiedVersion.loaded(whole))
         return whole
 
     def _followed(

@@ -80,6 +80,9 @@ class FakeLedger:
     def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
         """Nothing is."""
 
+    def note_load(self, copy: str, table: str, at: CopyPosition) -> None:
+        """No load is noted."""
+
     def add_copied(
         self, copy: str, table: str, done: Sequence[CopiedVersion], at: datetime
     ) -> None:
@@ -334,6 +337,28 @@ class Kept:
         tables, minute = [TABLE], timedelta(minutes=1)
         self.copies.add_jobs(self.look, lambda: tables, lambda: NOW, minute, lambda: False)
 
+    def fail_to_count(self, monkeypatch: pytest.MonkeyPatch, *, restarted: bool) -> None:
+        """A round whose first step is not counted: the service is killed, or its store is full."""
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "add_copied", killed if restarted else full)
+            with pytest.raises((KeyboardInterrupt, UnreachableError)):
+                self.run()
+        if restarted:
+            self.start()
+
+    def lose_an_update(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The copy is loaded, and does not take the next change."""
+        write = FileTarget.write
+
+        def lossy(target: FileTarget, table: CopiedTable, step: CopyStep) -> int:
+            return write(target, table, replace(step, came=(), went=()))
+
+        self.run()
+        self.lake.play([row(Op.UPDATE, 20, 1, "z")])
+        with monkeypatch.context() as patch:
+            patch.setattr(FileTarget, "write", lossy)
+            self.run()
+
     def look(self) -> Sampling:
         mirror = DeltaTable(self.lake.settings.mirror(TABLE.name))
         at = MirrorPosition(mirror.version(), 0, str(mirror.metadata().id))
@@ -434,5 +459,59 @@ def test_rows_that_a_copy_loses_while_it_follows_versions_again_are_found(
     assert [*lost.missing.values()] == [{"u": 2}]
 
 
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_first_load_that_was_not_counted_is_counted_as_a_load(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    kept.fail_to_count(monkeypatch, restarted=restarted)
+    assert isinstance(kept.seen, Missing)
+
+    after = kept.run()
+
+    assert isinstance(after, CopyPosition)
+    assert kept.states == set()
+    kept.lake.play([row(Op.UPDATE, 20, 1, "z")])
+    kept.run()
+    assert kept.states == {LedgerState.BALANCED}
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_load_that_was_not_counted_makes_good_what_the_copy_missed(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    kept.lose_an_update(monkeypatch)
+    Path(kept.copy.path).unlink()
+    kept.fail_to_count(monkeypatch, restarted=restarted)
+    assert kept.states == {LedgerState.RESIDUAL}
+
+    kept.run()
+
+    assert kept.states == {LedgerState.MADE_GOOD}
+    assert not kept.ledger.copy_losses(TABLE.name, "cache").residuals
+
+
+def test_a_copy_that_was_set_back_while_it_was_loaded_has_ended_no_load(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(kept.copy.path)
+    kept.lose_an_update(monkeypatch)
+    backup = path.read_bytes()
+    kept.lake.play([row(Op.UPDATE, 30, 2, "y")])
+    path.unlink()
+    kept.fail_to_count(monkeypatch, restarted=True)
+    path.write_bytes(backup)
+
+    kept.run()
+
+    (lost,) = kept.ledger.copy_losses(TABLE.name, "cache").residuals
+    assert [*lost.missing.values()] == [{"u": 1}]
+    kept.start()
+    assert kept.ledger.copy_reach("cache")[TABLE.name].load is None
+
+
 def killed(*_: Any) -> None:
     raise KeyboardInterrupt
+
+
+def full(*_: Any) -> None:
+    raise UnreachableError("the store is full")

@@ -21,7 +21,7 @@ from checks.ledger import (
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store import ledger
 from monitor.store.history import HISTORY
-from monitor.store.ledger import KEPT, MOST_RESIDUAL, UNREADABLE, Ledger
+from monitor.store.ledger import KEPT, MOST_RESIDUAL, UNREADABLE, CopyReach, Ledger
 from monitor.store.store import ServiceStore
 from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.minute_counts import MinuteCounts
@@ -715,6 +715,21 @@ def test_a_first_load_proves_nothing_of_rows_that_ought_to_have_gone(
 
     copy(store, CopiedVersion(4, swept=True))
     assert store.ledger.copy_losses(T, "cache") == NO_LOSSES
+
+
+def test_a_load_that_was_not_counted_stays_known_until_it_is(store: ServiceStore) -> None:
+    land(store, 0)
+    at = CopyPosition("m", 4, 0, parts=0)
+    store.ledger.note_load("cache", T, at)
+    store.ledger.prune(NOW)
+
+    reach = Ledger(store.database).copy_reach("cache")[T]
+    assert [reach.awaits(one) for one in (at, replace(at, parts=None))] == [False, True]
+
+    copy(store, CopiedVersion(4, mirror="m"))
+
+    assert store.ledger.copy_reach("cache")[T] == CopyReach(4, "m", 4)
+    assert Ledger(store.database).copy_reach("cache")[T] == CopyReach(4, "m", 4)
 
 
 def test_a_copy_whose_reach_is_unreadable_is_unknown_and_goes_on(store: ServiceStore) -> None:
