@@ -195,6 +195,14 @@ class Database:
         """Return the number of rows that could not be decoded so far."""
         return len(self._unreadable)
 
+    def readable(self, query: Select[Any], decode: Callable[[Any], T]) -> list[T] | None:
+        """Decode the rows that *query* finds, in its order; None if one of them cannot be."""
+        with self.read() as connection:
+            try:
+                return [decode(row) for row in connection.execute(query).all()]
+            except _UNREADABLE:
+                return None
+
     def decoded(
         self,
         query: Select[Any],

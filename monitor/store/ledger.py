@@ -12,6 +12,7 @@ The hop of a copy is stored by its place, not by its name: what a store misses s
 though the config renames it. Earlier versions stored it by name.
 """
 
+import json
 import threading
 import time
 from collections import deque
@@ -25,7 +26,7 @@ from collections.abc import (
     Sequence,
     Set,
 )
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -39,12 +40,14 @@ from sqlalchemy import (
     and_,
     case,
     delete,
+    exists,
     func,
     insert,
     literal,
     or_,
     select,
     true,
+    tuple_,
     update,
 )
 
@@ -87,6 +90,7 @@ from pipeline.reports import LandingReport, MergeReport
 KEPT = timedelta(hours=6)  # of minutes without a residual
 MOST_WAITING = 100_000  # batches that wait for a merge; older ones are given up and unknown
 _AT_ONCE = 500  # tables that one statement names
+_LOST_AT_ONCE = 100  # tables and hops of which one statement reads residuals
 _TOGETHER = 20  # merges that are compared in one transaction
 _REMOVED = copy_hop("")  # of all copies that the config does not name any more
 _LOAD = "load of version "  # begins a proof, before the version of the mirror
@@ -159,6 +163,7 @@ class Ledger:
     _losses: Mapping[tuple[str, str], TableLosses] = field(default_factory=dict, repr=False)
     _changed: set[str] | None = None
     _lane: str | None = None  # of this service, once it has landed
+    _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _merging: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _receiving: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -217,8 +222,7 @@ class Ledger:
         """Write counts of checks, of few tables at once; call the result after the commit."""
         with self._lock:
             some = dict(islice(self._counted.items(), _TOGETHER))
-        for table, one in some.items():
-            self._add_counted(connection, table, one)
+        odd = {table: self._add_counted(connection, table, one) for table, one in some.items()}
 
         def forget() -> None:
             with self._lock:
@@ -229,7 +233,7 @@ class Ledger:
                         more, written = self._counted[table], set(map(id, one.entries))
                         left = tuple(each for each in more.entries if id(each) not in written)
                         self._counted[table] = replace(more, entries=left)
-            self._note_changed({*some})
+            self._note_added(Hop.COLLECTION, odd)
 
         return forget
 
@@ -306,7 +310,8 @@ class Ledger:
                 with self.database.write() as connection:
                     self._add_to_tables(connection, LANDING_HOP, part.entries.items(), part.at(now))
                     forget = self._received.delete(connection, key)
-                self._note_changed(part.entries)
+                unknown = {table: one.unknown for table, one in part.entries.items()}
+                self._note_added(LANDING_HOP, unknown)
                 forget()
             time.sleep(min(time.monotonic() - began, LONG))
 
@@ -339,17 +344,19 @@ class Ledger:
             early: dict[str, MergeReport] = {}
             waiting = deque((*self._early.values(), *new))
             while waiting:
-                began, tables, compared = time.monotonic(), list[str](), 0
+                began, tables, compared = time.monotonic(), dict[str, bool](), 0
                 with self.database.write() as connection:
                     recorded = self._recorded(lane)
                     while waiting and len(tables) < _TOGETHER and compared < _COMPARED:
                         one = waiting.popleft()
-                        tables.append(one.table)
+                        tables.setdefault(one.table, False)
                         if one.batch > recorded.last or one.table in early:
                             early[one.table] = one  # of two, the one before becomes unknown
                         else:
-                            compared += self._settle(connection, lane, one, recorded, at)
-                self._note_changed(tables)
+                            batches, odd = self._settle(connection, lane, one, recorded, at)
+                            compared += batches
+                            tables[one.table] |= odd
+                self._note_added(Hop.MERGE, tables)
                 if waiting:  # the lock is not fair, and a waiting writer would not get it otherwise
                     time.sleep(min(time.monotonic() - began, LONG))
             self._early = early
@@ -461,15 +468,15 @@ class Ledger:
         None where none is known of, and a minute is unknown; absent where no minute is kept.  Only
         minutes of tables that have changed since it was asked last are read.
         """
-        with self._lock:
-            self._read_changed()
-            found = {**self._residuals, **self._waiting_residuals(self._residuals)}
-            names = {hop: copy_hop(name) for name, hop in (self._copies or {}).items()}
-            return {
-                (table, names.get(hop, hop)): rows
-                for (table, hop), rows in found.items()
-                if not self._is_removed(hop)
-            }
+        self._read_changed()
+        stored = self._residuals
+        found = {**stored, **self._waiting_residuals(stored)}
+        names = {hop: copy_hop(name) for name, hop in (self._copies or {}).items()}
+        return {
+            (table, names.get(hop, hop)): rows
+            for (table, hop), rows in found.items()
+            if not self._is_removed(hop)
+        }
 
     def residual_minutes(self, table: str) -> Mapping[str, tuple[int, int]]:
         """Return hop -> first and last minute of *table* with a residual; absent without any."""
@@ -495,9 +502,8 @@ class Ledger:
 
         Without those of its copies.
         """
-        with self._lock:
-            self._read_changed()
-            return {table: one for (table, hop), one in self._losses.items() if not hop}
+        self._read_changed()
+        return {table: one for (table, hop), one in self._losses.items() if not hop}
 
     def copy_losses(self, table: str, copy: str) -> TableLosses:
         """Return the residuals of a *copy* of *table*, as :meth:`losses`.
@@ -506,13 +512,15 @@ class Ledger:
         those by another address.
         """
         hop = self._hop(copy)
-        with self._lock:
-            self._read_changed()
-            own = self._losses.get((table, hop), NO_LOSSES)
-            removed = self._losses.get((table, _REMOVED))
-            if removed is not None and self._copied(hop, table).last < 0:
-                own += removed
-            return own.at_hop(copy_hop(copy))
+        known = self._reached.get(hop)
+        reach = self.copy_reach(copy) if known is None else known
+        reported = reach.get(table, CopyReach()).last >= 0  # before its residuals are read
+        self._read_changed()
+        losses = self._losses
+        own, removed = losses.get((table, hop), NO_LOSSES), losses.get((table, _REMOVED))
+        if removed is not None and not reported:
+            own += removed
+        return own.at_hop(copy_hop(copy))
 
     def _is_removed(self, hop: str) -> bool:
         """Whether it is the hop of a copy that the config does not have any more."""
@@ -541,20 +549,27 @@ class Ledger:
                     _store_entries(connection, table, residual.hop, [one.with_proof(proof)], at)
 
     def _read_changed(self) -> None:
-        changed, self._changed = self._changed, None  # if this fails, all are read next time
-        if changed is None:
-            self._residuals = self._sum_residuals(true())
-            self._losses = dict(self._find_losses({table for table, _ in self._residuals}))
-        elif changed:
-            kept = {key: rows for key, rows in self._residuals.items() if key[0] not in changed}
-            tables = sorted(changed)
-            for start in range(0, len(tables), _AT_ONCE):
-                some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
-                kept |= self._sum_residuals(some)
-            self._residuals = kept
-            losses = {key: one for key, one in self._losses.items() if key[0] not in changed}
-            self._losses = losses | dict(self._find_losses(changed))
-        self._changed = set()
+        """Read again what changed since it was read last; no writer waits for that."""
+        with self._reading, ExitStack() as failed:
+            with self._lock:
+                changed, self._changed = self._changed, set()
+            failed.callback(self._note_changed, None)  # then all are read next time
+            if changed is None:
+                self._residuals = self._sum_residuals(true())
+                self._losses = dict(self._find_losses({table for table, _ in self._residuals}))
+            elif changed:
+                self._read_tables(sorted(changed))
+            failed.pop_all()
+
+    def _read_tables(self, tables: Sequence[str]) -> None:
+        changed = {*tables}
+        kept = {key: rows for key, rows in self._residuals.items() if key[0] not in changed}
+        for start in range(0, len(tables), _AT_ONCE):
+            some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
+            kept |= self._sum_residuals(some)
+        self._residuals = kept
+        losses = {key: one for key, one in self._losses.items() if key[0] not in changed}
+        self._losses = losses | dict(self._find_losses(changed))
 
     def _find_losses(
         self, tables: Collection[str]
@@ -564,14 +579,10 @@ class Ledger:
         Those of copies that the config does not have any more are together.
         """
         some = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
-        lost = [(key, rows) for key, rows in some if rows and key[1] != Hop.COLLECTION.value]
+        lost = {key: rows for key, rows in some if rows and key[1] != Hop.COLLECTION.value}
         found = dict[tuple[str, str], TableLosses]()
-        for (table, hop), rows in lost:
-            own_hop = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == hop)
-            wrong = and_(own_hop, ledger_minutes.c.residual != 0)
-            oldest = (ledger_minutes.c.found, ledger_minutes.c.minute)
-            query = select(ledger_minutes).where(wrong).order_by(*oldest)
-            read = self.database.decoded(query.limit(MOST_LOST), ledger_minutes, _entry, _lost_rows)
+        for (table, hop), read in self._read_lost(sorted(lost)):
+            rows = lost[table, hop]
             entries = [one for one in read if isinstance(one, LedgerEntry)]
             unread = sum(one for one in read if isinstance(one, int))
             own = group_residuals(_known_hop(hop), entries) if entries else ()
@@ -583,6 +594,39 @@ class Ledger:
             losses = TableLosses(own, more, unread)
             found[table, whose] = found.get((table, whose), NO_LOSSES) + losses
         yield from found.items()
+
+    def _read_lost(
+        self, keys: Sequence[tuple[str, str]]
+    ) -> Iterator[tuple[tuple[str, str], list[LedgerEntry | int]]]:
+        """Yield the oldest minutes with a residual of each table and hop, many at once.
+
+        An unreadable row is found by halves. Of it there are the rows that are missing.
+        """
+        if not 0 < len(keys) <= _LOST_AT_ONCE:
+            for start in range(0, len(keys), _LOST_AT_ONCE):
+                yield from self._read_lost(keys[start : start + _LOST_AT_ONCE])
+            return
+        own = (ledger_minutes.c.table, ledger_minutes.c.hop)
+        oldest = (ledger_minutes.c.found, ledger_minutes.c.minute)
+        wrong = and_(tuple_(*own).in_(keys), ledger_minutes.c.residual != 0)
+        place = func.row_number().over(partition_by=own, order_by=oldest).label("place")
+        ranked = select(ledger_minutes, place).where(wrong).subquery()
+        query = select(ranked).where(ranked.c.place <= MOST_LOST)
+        read = self.database.readable(
+            query.order_by(ranked.c.table, ranked.c.hop, ranked.c.place),
+            lambda row: ((row.table, row.hop), _entry(row)),
+        )
+        if read is not None:
+            found: dict[tuple[str, str], list[LedgerEntry | int]] = {key: [] for key in keys}
+            for key, one in read:
+                found[key].append(one)
+            yield from found.items()
+        elif len(keys) > 1:
+            yield from self._read_lost(keys[: len(keys) // 2])
+            yield from self._read_lost(keys[len(keys) // 2 :])
+        else:
+            few = select(ledger_minutes).where(wrong).order_by(*oldest).limit(MOST_LOST)
+            yield keys[0], self.database.decoded(few, ledger_minutes, _entry, _lost_rows)
 
     def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
         columns = (ledger_minutes.c.table, ledger_minutes.c.hop)
@@ -603,6 +647,35 @@ class Ledger:
         with self._lock:
             known = self._changed
             self._changed = None if known is None or tables is None else known | {*tables}
+
+    def _note_added(self, hop: str, added: Mapping[str, bool]) -> None:
+        """Read again tables whose minutes of *hop* were written: if any is odd, or it is new.
+
+        Minutes that balance change no other residual than one that is not known yet.
+        """
+        known = self._residuals
+        self._note_changed(
+            {table for table, odd in added.items() if odd or (table, hop) not in known}
+        )
+
+    def _find_ended(self) -> set[str]:
+        """Return the tables whose residuals may be others without the minutes that were deleted.
+
+        At a hop that missed nothing, that is so if no minute is left, and at one that is unknown,
+        if no minute is that any more. Minutes with a residual may have been repaired by a person.
+        """
+        with self._reading:  # what is being read may have been there before
+            known = self._residuals
+        found = {table for (table, _), rows in known.items() if rows}
+        balanced, unknown = ledger_minutes.c.residual == 0, ledger_minutes.c.unknown > 0
+        for rows, left in ((0, true()), (None, and_(balanced, unknown))):
+            keys = json.dumps([key for key, own in known.items() if own == rows])
+            one = func.json_each(keys).table_valued("value")
+            table, hop = (func.json_extract(one.c.value, f"$[{place}]") for place in range(2))
+            same = and_(ledger_minutes.c.table == table, ledger_minutes.c.hop == hop, left)
+            with self.database.read() as connection:
+                found |= {*connection.scalars(select(table).where(~exists().where(same)))}
+        return found
 
     def prune(self, now: datetime) -> int:
         """Delete old minutes without a residual, and batches that nothing merged.
@@ -626,7 +699,7 @@ class Ledger:
             other = and_(row.not_in((self._lane, _TOPICS)), ~copied)
             delete_rows(self.database, ledger_reach, other)
             gone += delete_rows(self.database, ledger_open, ledger_open.c.lane != self._lane)
-        self._note_changed(None)
+        self._note_changed(self._find_ended())
         return gone
 
     def give_up_removed(self, lane: str, kept: Collection[str], through: int, at: datetime) -> int:
@@ -691,24 +764,24 @@ class Ledger:
         merge: MergeReport,
         recorded: Recorded,
         at: datetime,
-    ) -> int:
-        """Compare *merge* with its batches; return how many there were."""
+    ) -> tuple[int, bool]:
+        """Compare *merge* with its batches; return how many there were, and as :meth:`_add`."""
         table, account = merge.table, merge.account
         settled = self._recorded(lane, table).last
         if settled > recorded.last or recorded == UNREAD:  # which batches it had is not known
             settled, recorded = -1, UNREAD
         if merge.since is None or merge.batch <= settled:
-            return 0  # a merge is reported again after a restart
+            return 0, False  # a merge is reported again after a restart
         merged = MergedBatches(merge.since, merge.batch, at, account.minutes, account.explained)
         own = and_(ledger_open.c.lane == lane, ledger_open.c.table == table)
         passed = and_(own, ledger_open.c.batch <= merge.batch)
         unread = and_(own, func.typeof(ledger_open.c.batch) != "integer")  # it may be any
         landed = self._open(or_(passed, unread), merge.batch)
         new = settle_merge(merged, landed, recorded, settled)
-        self._add(connection, table, Hop.MERGE, new, at)
+        odd = self._add(connection, table, Hop.MERGE, new, at)
         connection.execute(delete(ledger_open).where(passed))
         _reach(connection, lane, table, -1, merge.batch)
-        return len(landed)
+        return len(landed), odd
 
     def _add(
         self,
@@ -717,12 +790,14 @@ class Ledger:
         hop: str,
         new: Sequence[LedgerEntry],
         at: datetime,
-    ) -> None:
-        """Add *new* entries to those of their minutes."""
+    ) -> bool:
+        """Add *new* entries to those of their minutes; return whether one of them is odd."""
         if not new:
-            return
+            return False
         there = self._of_minutes(table, hop, {one.minute for one in new})
-        _store_entries(connection, table, hop, add_entries([*there.values(), *new]), at)
+        every = add_entries([*there.values(), *new])
+        _store_entries(connection, table, hop, every, at)
+        return _are_odd([*there.values(), *every])
 
     def _missing(self, table: str, hop: str) -> list[LedgerEntry]:
         lost = self._minutes(and_(*_of_hop(table, hop), ledger_minutes.c.residual != 0))
@@ -772,9 +847,9 @@ class Ledger:
         reach = _of_other_copies(ledger_reach.c.lane, self._copies)
         connection.execute(delete(ledger_reach).where(ledger_reach.c.table == table, reach))
 
-    def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> None:
-        """Add what was not added before: a check may count again after a restart."""
-        hop, at = Hop.COLLECTION, counted.at
+    def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> bool:
+        """Add what was not added before, as :meth:`_add`: a check counts again after a restart."""
+        hop, at, every = Hop.COLLECTION, counted.at, tuple[LedgerEntry, ...]()
         if counted.entries:
             there = self._of_minutes(table, hop, {one.minute for one in counted.entries})
             news = [
@@ -789,6 +864,7 @@ class Ledger:
             good = [one.with_proof(proof) for one in self._missing(table, hop)]
             if good:
                 _store_entries(connection, table, hop, good, at)
+        return counted.proven or _are_odd(every)
 
     def _of_minutes(self, table: str, hop: str, wanted: Set[int]) -> dict[int, LedgerEntry]:
         """Return the stored entries of the *wanted* minutes (at least one)."""
@@ -823,6 +899,11 @@ class Ledger:
     def _minutes(self, which: ColumnElement[bool]) -> list[LedgerEntry]:
         query = select(ledger_minutes).where(which)
         return self.database.decoded(query, ledger_minutes, _entry, _unread_minute)
+
+
+def _are_odd(entries: Iterable[LedgerEntry]) -> bool:
+    """Whether a sum of residuals may be another with one of *entries*: else all balance."""
+    return any(one.missing or one.unknown for one in entries)
 
 
 def _of_hop(table: str, hop: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -1,6 +1,7 @@
 """Reports of landings and merges become a ledger, in any order of their arrival."""
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -973,3 +974,143 @@ def test_a_restart_without_a_loss_leaves_nothing_unknown(
     again.add_landing(LandingReport("main", 1, 0, NOW, NO_TIME))
 
     assert [one.state for one in received(store)] == [LedgerState.BALANCED]
+
+
+# what is read again
+
+
+def read_statements(store: ServiceStore) -> list[str]:
+    """Statements that read minutes, from now on."""
+    asked = list[str]()
+    engine = store.ledger.database.engine
+
+    def note(*call: object) -> None:
+        if "FROM ledger_minutes" in (statement := str(call[2])):
+            asked.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    return asked
+
+
+def lose(store: ServiceStore, *tables: str) -> None:
+    """Twenty minutes of each table with a row that no merge saw."""
+    minutes = {str(minute): {"c": 1} for minute in range(20)}
+    report = LandingReport("main", 0, 1, NOW, NO_TIME, minutes=dict.fromkeys(tables, minutes))
+    store.ledger.add_landing(report)
+    store.ledger.add_merges("main", [replace(merge(-1, 0, {}), table=t) for t in tables], NOW)
+
+
+def test_residuals_of_many_tables_are_read_by_as_many_statements_as_of_few(
+    store: ServiceStore,
+) -> None:
+    tables = [f"shop.t{number:02}" for number in range(60)]
+    lose(store, *tables)
+    asked = read_statements(store)
+
+    losses = store.ledger.losses()
+
+    assert len(asked) == 2
+    assert {name: len(one.residuals[0].missing) for name, one in losses.items()} == dict.fromkeys(
+        tables, 20
+    )
+
+
+def test_of_many_tables_one_unreadable_minute_costs_few_statements(store: ServiceStore) -> None:
+    tables = [f"shop.t{number:02}" for number in range(60)]
+    lose(store, *tables)
+    damage(store, "ledger_minutes SET came_out = '{' WHERE \"table\" = 'shop.t30' AND minute = 7")
+    asked = read_statements(store)
+
+    losses = store.ledger.losses()
+
+    assert len(asked) < 40
+    assert {name for name, one in losses.items() if one.unreadable} == {"shop.t30"}
+    assert {one.residuals[0].rows for one in losses.values()} == {19, 20}
+
+
+def test_a_merge_that_balances_lets_no_residual_be_read_again(store: ServiceStore) -> None:
+    lose(store, T, "u")
+    known = store.ledger.residuals()
+    asked = read_statements(store)
+
+    land(store, 1, {"90": {"c": 1}})
+    store.ledger.add_merges("main", [merge(0, 1, {"90": {"c": 1}})], NOW)
+    del asked[:]  # the merge itself reads its minute
+
+    assert store.ledger.residuals() == known == Ledger(store.database).residuals()
+    del asked[:]
+    assert store.ledger.losses()[T].residuals[0].rows == 20
+    assert not asked
+
+
+def test_batches_after_one_that_was_not_reported_let_nothing_be_read_again(
+    store: ServiceStore,
+) -> None:
+    receive(store, 0, tables=(T, "u"))
+    receive(store, 2, tables=(T, "u"))
+    receive(store, 3, tables=(T, "u"), at=NOW + timedelta(minutes=1))  # stores the minute before
+    unknown = dict.fromkeys([(T, LANDING_HOP), ("u", LANDING_HOP)])
+    assert store.ledger.residuals() == unknown
+    asked = read_statements(store)
+
+    for batch in range(4, 7):
+        receive(store, batch, tables=(T, "u"), at=NOW + timedelta(minutes=1))
+        assert store.ledger.residuals() == unknown
+
+    assert not asked
+
+
+def test_pruning_lets_only_those_be_read_again_of_which_it_changes_the_sum(
+    store: ServiceStore,
+) -> None:
+    lose(store, T)
+    receive(store, 1, tables=("gone",))
+    receive(store, 3, tables=("known", "gone"))
+    later = NOW + KEPT + timedelta(seconds=1)
+    store.ledger.prune(NOW + timedelta(minutes=1))
+    receive(store, 4, tables=("known",), at=later)
+    assert store.ledger.residuals()["known", LANDING_HOP] is None
+    reads = list[object]()
+    engine = store.ledger.database.engine
+    event.listen(
+        engine,
+        "before_cursor_execute",
+        lambda *call: reads.append(call[3]) if "total(" in call[2] else None,
+    )
+
+    store.ledger.prune(later + timedelta(minutes=1))
+
+    found = store.ledger.residuals()
+    assert found == Ledger(store.database).residuals()
+    assert found["known", LANDING_HOP] == 0
+    assert ("gone", LANDING_HOP) not in found
+    del reads[:]
+    store.ledger.prune(later + timedelta(minutes=2))
+    assert store.ledger.residuals() == found
+    assert reads == [("integer", 1, T)], "a person may have repaired a row of it"
+
+
+def test_a_count_is_stored_while_minutes_are_read(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each writer waits for as long as a board takes to read all minutes."""
+    lose(store, T)
+    total, done = store.ledger._sum_residuals, list[bool]()
+
+    def sum_while_another_writes(which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
+        store.ledger.note_counts(counted(7, 5), NOW)
+        writer = threading.Thread(target=write_nothing, args=(store,), daemon=True)
+        writer.start()
+        writer.join(20)
+        done.append(not writer.is_alive() and not store.ledger.waits)
+        return total(which)
+
+    monkeypatch.setattr(store.ledger, "_sum_residuals", sum_while_another_writes)
+    assert store.ledger.residuals()[MERGE] == 20
+    assert done == [True]
+    assert store.ledger.residuals() == Ledger(store.database).residuals()
+
+
+def write_nothing(store: ServiceStore) -> None:
+    with store.write():
+        pass
