@@ -42,7 +42,7 @@ ANSWERS: dict[str, Any] = {
     "rows_by_key": (),
     "ids": (1, 2),
 }
-QUESTIONS = {
+QUESTIONS: dict[str, tuple[Any, ...]] = {
     "max_id": (T, "id"),
     "min_id": (T, "id"),
     "count_ids": (T, "id", [(0, 9)]),
