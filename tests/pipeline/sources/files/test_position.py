@@ -39,5 +39,5 @@ def test_a_sweep_that_was_not_begun_is_in_no_ledger() -> None:
 
 
 def test_words_of_another_kind_are_none() -> None:
-    with pytest.raises(ValueError, match="no place in a ledger"):
+    with pytest.raises(ValueError, match="no position in a ledger"):
         RULES.locate(Position("files", "binlog.7"))
