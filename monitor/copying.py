@@ -94,7 +94,7 @@ class CopyWork:
     ) -> Iterator[tuple[Table, Hashable]]:
         """Tables that stand elsewhere than their mirrors, as these were seen last; and where.
 
-        Those too whose last step was not counted.
+        Those too whose last step was not counted, or that were set back.
         """
         look, now = self.look(), self.clock()
         for table in self.tables():
@@ -103,7 +103,8 @@ class CopyWork:
                 continue
             at = positions.get(table.name)
             there = at is not None and at.whole and at.mirror == seen.value.mirror
-            counted = at is not None and reach.get(table.name, CopyReach()).covers(at)
+            known = reach.get(table.name, CopyReach())
+            counted = at is not None and known.covers(at) and not known.exceeds(at)
             if there and counted and at is not None and at.version >= seen.value.version:
                 self._well(table.name)
             elif self._retries.due(table.name, (seen.value.version, at), now):
@@ -160,7 +161,8 @@ class CopyWork:
 class ComparedPositions:
     """Asks *target* how far each table is, as far as the ledger has compared what it took over.
 
-    While a step is not compared, the position before it is the answer.  Missing if none is known.
+    While a step is not compared, the position before it is the answer.  Missing if none is known,
+    and while the ledger does not know yet that the copy was set back.
     """
 
     copy: str
@@ -169,23 +171,35 @@ class ComparedPositions:
     _known: dict[str, CopyPosition] = field(default_factory=dict)
 
     def __call__(self) -> Mapping[str, CopyPosition | Missing]:
-        """Ask the copy first: what is compared later is of a later position, too."""
-        positions, reach = self.target.positions(), self.ledger.copy_reach(self.copy)
+        """Ask the copy between two looks at the ledger: a step is written before it is compared.
+
+        What was compared before that look is not above the position, unless the copy was set back.
+        """
+        before, positions = self.ledger.copy_reach(self.copy), self.target.positions()
+        reach, none = self.ledger.copy_reach(self.copy), CopyReach()
         return {
-            table: self._compared(table, at, reach.get(table, CopyReach()))
+            table: self._compared(table, at, before.get(table, none), reach.get(table, none))
             for table, at in positions.items()
         }
 
-    def _compared(self, table: str, at: CopyPosition, reach: CopyReach) -> CopyPosition | Missing:
+    def _compared(
+        self, table: str, at: CopyPosition, before: CopyReach, reach: CopyReach
+    ) -> CopyPosition | Missing:
         if not at.whole:
             return at
-        if reach.covers(at):
-            self._known[table] = at
-            return at
-        was = self._known.get(table)
-        if was and (was.mirror, was.load) == (at.mirror, at.load) and was.version <= at.version:
-            return was
+        if not before.exceeds(at):
+            if reach.covers(at):
+                self._known[table] = at
+                return at
+            was = self._known.get(table)
+            if was and _is_earlier(was, at) and reach.covers(was):
+                return was
         return Missing(f"version {at.version} of the copy is not compared with its mirror yet")
+
+
+def _is_earlier(was: CopyPosition, at: CopyPosition) -> bool:
+    same = (was.mirror, was.load) == (at.mirror, at.load)
+    return same and was.version <= at.version
 
 
 @dataclass(eq=False)

@@ -136,6 +136,13 @@ class CopyReach:
         """Whether a copy that is *at* this position took over nothing that was not compared."""
         return self.mirror == at.mirror and self.last >= at.version and not self.awaits(at)
 
+    def exceeds(self, at: CopyPosition) -> bool:
+        """Whether a copy that is *at* this position was compared further before: it was set back.
+
+        Only if this reach is not newer than the position.
+        """
+        return self.mirror == at.mirror and self.last > at.version
+
     def awaits(self, at: CopyPosition) -> bool:
         """Whether a copy that is *at* this position has ended a load that was not counted."""
         return at.whole and self.load == _load_of(at)
@@ -415,7 +422,7 @@ class Ledger:
         What a load after that made good is missing again.
         """
         known, hop = self.copy_reach(copy).get(table, CopyReach()), self._hop(copy)
-        if known.mirror != at.mirror or known.last <= at.version:
+        if not known.exceeds(at):
             return
         reach = replace(known, last=at.version)
         with self.database.write() as connection:

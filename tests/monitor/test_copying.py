@@ -1,5 +1,6 @@
 """Rounds of a copy's job: what moved is brought, what fails is said, and stops no other."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -162,7 +163,9 @@ NOT_YET = "is not compared with its mirror yet"
     ("at", "reach", "then"),
     [
         pytest.param(KEPT, CopyReach(3, "m"), KEPT, id="compared"),
-        pytest.param(replace(KEPT, version=2), CopyReach(3, "m"), None, id="set back"),
+        pytest.param(replace(KEPT, version=2), CopyReach(3, "m"), NOT_YET, id="set back"),
+        pytest.param(replace(KEPT, version=2), CopyReach(2, "m", 3), None, id="taken up"),
+        pytest.param(replace(KEPT, version=3), CopyReach(2, "m", 3), NOT_YET, id="followed again"),
         pytest.param(replace(KEPT, parts=1), CopyReach(), None, id="not loaded yet"),
         pytest.param(replace(KEPT, version=4), CopyReach(3, "m"), KEPT, id="the one before it"),
         pytest.param(replace(KEPT, mirror="n"), CopyReach(3, "m"), NOT_YET, id="of another mirror"),
@@ -186,6 +189,33 @@ def test_what_is_asked_of_a_copy_is_how_far_the_ledger_has_compared_it(
         assert found.why == f"version {at.version} of the copy {then}"
     else:
         assert found == (then or at)
+
+
+def test_a_position_that_is_older_than_what_was_compared_meanwhile_is_no_set_back() -> None:
+    target, counts = FakeCopying({}, {"a.x": KEPT}), FakeLedger(reach={"a.x": CopyReach(3, "m")})
+    made: tuple[Any, Any] = (target, counts)
+    ask, positions = ComparedPositions("cache", *made), target.positions
+
+    def slow() -> Mapping[str, CopyPosition]:
+        found = positions()
+        target.kept["a.x"] = replace(KEPT, version=5)
+        counts.reach["a.x"] = CopyReach(5, "m", 5)
+        return found
+
+    target.positions = slow  # type: ignore[method-assign]
+
+    assert ask() == {"a.x": KEPT}
+    assert ask() == {"a.x": replace(KEPT, version=5)}
+
+
+def test_one_that_was_set_back_together_with_its_mirror_is_brought_once() -> None:
+    rig = Rig()
+    rig.run()
+    rig.copying.kept["a.x"] = CopyPosition("m", 2, 1)
+    rig.copying.mirrors["a.x"] = MirrorPosition(2, 1, "m")
+
+    assert (rig.run(), rig.run()) == (["a.x"], [])
+    assert rig.copying.repeated == []
 
 
 def test_one_whose_mirror_is_another_or_that_was_emptied_is_brought_again() -> None:
@@ -439,24 +469,46 @@ def test_rows_that_a_copy_loses_while_it_follows_versions_again_are_found(
     def lossy(self: FileTarget, table: CopiedTable, step: CopyStep) -> int:
         return write(self, table, replace(step, came=(), went=()))
 
-    loaded, path = kept.run(), Path(kept.copy.path)
+    kept.run()
+    path = Path(kept.copy.path)
     backup = path.read_bytes()
     kept.lake.play([row(Op.UPDATE, 20, 1, "z")], [row(Op.UPDATE, 30, 2, "y")])
     last = kept.run()
     assert kept.states == {LedgerState.BALANCED}
     path.write_bytes(backup)
-    assert kept.seen == loaded
+    assert isinstance(kept.seen, Missing)
     monkeypatch.setattr(FileTarget, "write", lossy)
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "add_copied", killed)
         with pytest.raises(KeyboardInterrupt):
             kept.run()
-    assert kept.seen == loaded
+    assert isinstance(kept.seen, Missing)
 
     assert kept.run() == last
 
     (lost,) = kept.ledger.copy_losses(TABLE.name, "cache").residuals
     assert [*lost.missing.values()] == [{"u": 2}]
+
+
+def test_what_a_load_made_good_is_not_seen_after_a_set_back_until_it_is_missing_again(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(kept.copy.path)
+    kept.lose_an_update(monkeypatch)
+    backup = path.read_bytes()
+    kept.lake.play([row(Op.UPDATE, 30, 2, "y")])
+    content = json.loads(backup)
+    content[TABLE.name]["at"]["entry"] = "another"  # so it is loaded, as a foreign one
+    path.write_text(json.dumps(content))
+    assert isinstance(kept.run(), CopyPosition)
+    assert not kept.ledger.copy_losses(TABLE.name, "cache").residuals
+    path.write_bytes(backup)
+
+    assert isinstance(kept.seen, Missing)
+
+    assert isinstance(kept.run(), CopyPosition)
+    (lost,) = kept.ledger.copy_losses(TABLE.name, "cache").residuals
+    assert [*lost.missing.values()] == [{"u": 1}]
 
 
 @pytest.mark.parametrize("restarted", [True, False])
