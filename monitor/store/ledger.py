@@ -204,6 +204,10 @@ class Ledger:
         """Return the hop under which what a copy of this name does is stored."""
         return (self._copies or {}).get(copy, copy_hop(copy))
 
+    def _names(self) -> Mapping[str, str]:
+        """Return the hop by which what a copy does is stored -> the one that has its name."""
+        return {hop: copy_hop(name) for name, hop in (self._copies or {}).items()}
+
     def note_counts(self, verdict: Verdict, at: datetime) -> None:
         """Keep what the check of a hop counted until the next transaction, with others' counts.
 
@@ -478,7 +482,7 @@ class Ledger:
         self._read_changed()
         stored = self._residuals
         found = {**stored, **self._waiting_residuals(stored)}
-        names = {hop: copy_hop(name) for name, hop in (self._copies or {}).items()}
+        names = self._names()
         return {
             (table, names.get(hop, hop)): rows
             for (table, hop), rows in found.items()
@@ -486,14 +490,22 @@ class Ledger:
         }
 
     def residual_minutes(self, table: str) -> Mapping[str, tuple[int, int]]:
-        """Return hop -> first and last minute of *table* with a residual; absent without any."""
+        """Return hop -> first and last minute of *table* with a residual; absent without any.
+
+        The hop of a copy is by its name, as in :meth:`residuals`.
+        """
         hop, minute = ledger_minutes.c.hop, ledger_minutes.c.minute
         own = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
         known = and_(own, minute.between(*MINUTES))  # no unreadable one
         query = select(hop, func.min(minute), func.max(minute)).where(known).group_by(hop)
         with self.database.read() as connection:
             found = connection.execute(query).all()
-        return {str(hop): (int(first), int(last)) for hop, first, last in found}
+        names = self._names()
+        return {
+            names.get(hop, str(hop)): (int(first), int(last))
+            for hop, first, last in found
+            if not self._is_removed(hop)
+        }
 
     def _waiting_residuals(self, stored: Residuals) -> Residuals:
         """Residuals at the hop from the topics, with minutes that are not stored yet."""

@@ -64,6 +64,7 @@ def test_it_is_shown_by_the_name_that_its_copy_has(copies: Copies) -> None:
     copies.are(one=A, other=B)
 
     assert ledger.residuals() == {(T, "copy:one"): 0, (T, "copy:other"): 1}
+    assert ledger.residual_minutes(T) == {"copy:other": (LOST, LOST)}
     (lost,) = ledger.copy_losses(T, "other").residuals
     assert (lost.hop, lost.key.partition("@")[0]) == ("copy:other", "copy:other")
     (entry,) = ledger.entries(T, 0, 10**9, ["one", "other"])["copy:other"]
@@ -88,6 +89,7 @@ def test_two_copies_that_are_restored_one_by_one_lack_what_they_lacked(copies: C
     copies.are()
     copies.store.ledger.prune(NOW)
     assert copies.store.ledger.residuals() == {}
+    assert copies.store.ledger.residual_minutes(T) == {}
 
     copies.are(a=A)
     assert copies.lacking("a") == 0

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from checks.ledger import EVENTS, LedgerEntry
 from checks.model import Outcome, Ruling, Verdict
 from monitor.commands.ledger import COMMAND
+from pipeline.copies.copy import CopiedVersion
 from pipeline.minute_counts import MINUTES
 from pipeline.model import Account, Hop
 from pipeline.reports import LandingReport, MergeReport, TopicCounts
@@ -22,6 +23,13 @@ from tests.monitor.serving import serving
 
 NO_TIME = timedelta()
 MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def rig(rig: Rig) -> Rig:
+    """A service that knows where its copies are, as each does."""
+    rig.store.ledger.know_copies({"cache": "redis://cache:6379/0"})
+    return rig
 
 
 @pytest.fixture
@@ -271,6 +279,28 @@ def test_residuals_on_both_sides_of_the_minutes_shown_are_named(counted: Rig) ->
     )
     assert f"merge</a>: in all 5 rows, of {first} to {last}." in page
     assert '<g data-state="residual">' in page
+
+
+def test_an_older_residual_of_a_copy_is_named_with_its_time_by_the_page_and_the_command(
+    rig: Rig,
+) -> None:
+    rig.gate.copies = lambda _: ("cache",)
+    start = rig.now.replace(second=0, microsecond=0) - timedelta(hours=5)
+    lost = {str(minute(rig, 300)): {"u": 1}}
+    done = [CopiedVersion(3, swept=True, mirror="m"), CopiedVersion(4, start, lost, {}, mirror="m")]
+    rig.store.ledger.add_copied("cache", ORDERS, done, rig.now)
+    rig.round()
+
+    page = rig.client.get("/ledger", params={"table": ORDERS}).text
+    copied = ask(rig)["hops"][-1]
+    with serving(rig.api()) as address:
+        _, said = run(address, ORDERS)
+
+    at = start.isoformat()
+    assert (copied["residual"], copied["oldest"], copied["newest"]) == (1, at, at)
+    (query,) = re.findall(r'href="ledger\?(.*?)">copy:cache</a>: in all 1 row', page)
+    assert '<g data-state="residual">' in rig.client.get(f"/ledger?{html.unescape(query)}").text
+    assert f"copy:cache: residual of all kept minutes: 1, of {at} to {at}" in said
 
 
 @pytest.fixture
