@@ -42,8 +42,11 @@ class ReceivedPart:
     rows: tuple[int, ...]
 
     def at(self, now: datetime) -> datetime:
-        """Return from when on the minute is kept: *now*, if it is found now that it is unknown."""
-        if any(one.unknown for one in self.entries.values()):
+        """Return from when on the minute is kept: *now*, if it is found now that it is unknown.
+
+        An unreadable row has no entry while no table is known.
+        """
+        if not self.entries or any(one.unknown for one in self.entries.values()):
             return now
         first = min(one.minute for one in self.entries.values())
         return datetime.fromtimestamp(0, UTC) + timedelta(minutes=first)

@@ -190,3 +190,20 @@ def test_minutes_that_are_unreadable_are_unknown_of_each_table(
     again.prune(LATER + timedelta(minutes=1))
     assert Ledger(store.database).residuals() == dict.fromkeys({*HOPS, ("seen", LANDING_HOP)})
     assert again.losses() == {}
+
+
+@pytest.mark.parametrize("counts", ["x", "{}"])
+def test_a_row_of_which_no_table_is_known_ends_with_its_minute(
+    store: ServiceStore, counts: str
+) -> None:
+    receive(store, 0, tables=TABLES[:1])
+    with store.write() as connection:
+        connection.exec_driver_sql(f"UPDATE ledger_received SET counts = '{counts}'")
+    store.ledger = Ledger(store.database)
+
+    receive(store, 1, LATER, tables=TABLES[:1])
+    store.ledger.prune(LATER + timedelta(minutes=1))
+
+    assert [one.went_in for one in received(store.ledger)] == [{"rows": 2}]
+    with store.database.read() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM ledger_received")) == 0
