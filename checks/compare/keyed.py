@@ -311,14 +311,14 @@ class KeyedComparison:
 
     def _rows_made(
         self, suspects: Iterable[Suspect], after: int
-    ) -> dict[Suspect, list[RangeDigest]] | None:
-        """What changes after batch *after* made of each row; None if they cannot be followed.
+    ) -> dict[Suspect, list[RowChange]] | None:
+        """Changes of each row after batch *after*; None if they cannot be followed.
 
         They are in the order of the log, and the mirror has all of them.
 
         A change that was sent again made nothing: its order is not above all before it.
         """
-        found = dict[Suspect, list[RangeDigest]]()
+        found = dict[Suspect, list[RowChange]]()
         for shard in {shard for shard, _ in suspects}:
             changes = self._changes_between(shard, after)
             if changes is None:
@@ -326,7 +326,7 @@ class KeyedComparison:
             top = self.world.log().highest_order(self.table, shard, after) if changes else None
             for one in changes:
                 if top is None or one.order > top:
-                    found.setdefault((shard, one.id), []).append(one.digest)
+                    found.setdefault((shard, one.id), []).append(one)
         return found
 
     def _read_by_key(
@@ -446,12 +446,13 @@ def _bucket(look: RangeLook) -> int:
     return look.span[0]
 
 
-def is_made(source: RangeDigest, mirror: RangeDigest, made: Sequence[RangeDigest]) -> bool:
-    """Whether a change made the row that the source had, and the mirror has what the last one made.
+def is_made(source: RangeDigest, mirror: RangeDigest, changes: Sequence[RowChange]) -> bool:
+    """Whether one of *changes* made the row that the source had, and the mirror has the last one.
 
     Without the second, a row that is doubled or not merged would pass as long as it changes.
     """
-    return source in made and mirror == made[-1]
+    made = source in [one.digest for one in changes if not one.partial]
+    return made and {mirror} >= {*last_digests(changes).values()}
 
 
 def _single_rows(rows: Iterable[KeyedRow]) -> dict[int, tuple[int, ...]]:

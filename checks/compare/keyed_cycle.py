@@ -29,6 +29,7 @@ from checks.compare.look import Look, RowSuspects, describe_left_out, name_colum
 from checks.counting import (
     Differences,
     Fences,
+    Suspect,
     SuspectState,
     await_fences,
     fences_after,
@@ -42,6 +43,7 @@ from pipeline.model import Shard
 
 log = structlog.get_logger(__name__)
 SOON = timedelta(minutes=1)  # until a table with a finding is scanned again
+MOVING_REST = timedelta(minutes=10)  # after a scan of which nothing but rows in motion is left
 SLOW = timedelta(minutes=1)  # until a step that took too long is repeated
 
 
@@ -111,8 +113,7 @@ def _take_step(
         raise
     rest = None
     if isinstance(reading, Differences):
-        settled = not (reading.found or reading.moving or reading.more)
-        rest = (pace.whole_every if settled else min(pace.whole_every, SOON)).total_seconds()
+        rest = choose_rest(reading, pace).total_seconds()
         verified = find_verified(
             reading, looks, table.shards, WholeScan.loads(memory), world.mirror(table).batch
         )
@@ -194,11 +195,14 @@ def _confirm_changes(
     became = comparison.judge_changes(seen, followed["batch"], look["until"], look["batch"])
     if became is None:
         return None
-    left = {one: state for one, state in became.items() if state is not SuspectState.CLEARED}
-    seen = replace(seen, rows={one: seen.rows[one] for one in left})
-    if SuspectState.MOVING in left.values():
-        return _read_moving(comparison, pace, followed, seen, fences)
-    return _rule_on_changes(comparison, memory, seen, fences)
+    parts: tuple[list[Suspect], list[Suspect]] = [], []
+    for one, state in became.items():
+        if state is not SuspectState.CLEARED:
+            parts[state is SuspectState.MOVING].append(one)
+    wrong, moving = (replace(seen, rows={one: seen.rows[one] for one in own}) for own in parts)
+    if moving.rows and not wrong.rows:
+        return _read_moving(comparison, pace, followed, moving, fences)
+    return _rule_on_changes(comparison, memory, wrong, fences, len(moving.rows))
 
 
 def _read_moving(
@@ -223,9 +227,13 @@ def _read_moving(
 
 
 def _rule_on_changes(
-    comparison: KeyedComparison, memory: Mapping[str, Any], seen: RowSuspects, fences: Fences
+    comparison: KeyedComparison,
+    memory: Mapping[str, Any],
+    seen: RowSuspects,
+    fences: Fences,
+    moving: int,
 ) -> Following | None:
-    """Rule on a look at changes; only the rows of *seen* still differ.
+    """Rule on a look at changes; the rows of *seen* differ, and others only if some are *moving*.
 
     Their buckets must say so, too: one key may be written in a way that finds no row by it.
     """
@@ -242,6 +250,7 @@ def _rule_on_changes(
         fences,
         f"{text}; the table was scanned at {scanned:%H:%M:%S %Z}",
         found=found,
+        moving=moving,
         ended=comparison.world.clock(),
         columns=name_columns(comparison, found),
         verified=_verify_changes(comparison, memory, found=bool(found)),
@@ -255,7 +264,7 @@ def _verify_changes(
 ) -> Verified | None:
     """What the scan and the last look at changes prove; a row that was *found* voids it."""
     begun, look = WholeScan.loads(memory).begun, memory["followed"]["look"]
-    if begun is None:
+    if begun is None or look["held"] is None:  # a clock that was ahead makes no claim
         return None
     world, table = comparison.world, comparison.table
     return Verified(
@@ -267,6 +276,13 @@ def _verify_changes(
         life=world.incarnation(look["until"]),
         partial=any(own.left_out for own in comparison.columns.values()),
     )
+
+
+def choose_rest(reading: Differences, pace: KeyedPace) -> timedelta:
+    """How long to wait after a scan: longer if another one would hardly settle more."""
+    if reading.found or reading.more:
+        return min(pace.whole_every, SOON)
+    return min(pace.whole_every, MOVING_REST) if reading.moving else pace.whole_every
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from decimal import Decimal
 from itertools import compress, groupby, islice
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from checks.compare.coverage import halve_first, join_disjoint
@@ -645,10 +646,18 @@ def digest_changes(
     if any(typed.misread.to_pylist()):
         return None
     values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
+    names = {one.name for one in columns}
     return [
-        RowChange(one.order, id_, digest_row(columns, row) if one.after else NO_ROW)
+        RowChange(one.order, id_, digest_row(columns, row), not names <= _fields(one.after))
+        if one.after
+        else RowChange(one.order, id_, NO_ROW)
         for one, id_, row in zip(versions, ids, values, strict=True)
     ]
+
+
+def _fields(row: str) -> set[str]:
+    """The names of the columns that a row as JSON has."""
+    return {*msgspec.json.decode(row, type=dict[str, msgspec.Raw])}
 
 
 def differing_rows(

@@ -25,11 +25,15 @@ NO_ROW = RangeDigest()
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row after a change at *order*; ``digest`` is ``NO_ROW`` if the change deleted it."""
+    """A row after a change at *order*; ``digest`` is ``NO_ROW`` if the change deleted it.
+
+    A ``partial`` one says nothing of some columns, so its digest is not that of the row.
+    """
 
     order: Order
     id: int
     digest: RangeDigest
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +72,11 @@ def find_position(
 def last_digests(changes: Iterable[RowChange]) -> dict[int, RangeDigest]:
     """What the last of *changes* made of each row, by id; they are in the order of the log.
 
-    A mirror that has all of them must hold that.  Else its rows are only explained by what it does
-    not have: a row that is doubled or not merged would be equal as long as it changes.
+    A row whose last change is partial is absent. A mirror that has all of them must hold the rest.
+    Else a row that is doubled or not merged would be equal as long as it changes.
     """
-    return {change.id: change.digest for change in changes}
+    last = {change.id: change for change in changes}
+    return {id_: change.digest for id_, change in last.items() if not change.partial}
 
 
 def drop_redelivered(

@@ -393,19 +393,19 @@ class SqlSource(ABC):
         key, digest = self._digests(shard, by.key, columns)
         asked = f"SELECT {key} AS k, {digest} AS d FROM {self.qualify(shard)} WHERE "  # noqa: S608
         one = f"({' AND '.join(f'{self.quote(each.name)} = %s' for each in by.key)})"
-        values, at_once = [*keys.values()], max(IDS_AT_ONCE // len(by.key), 1)
+        every, at_once = [*keys.items()], max(IDS_AT_ONCE // len(by.key), 1)
         found, deadline = list[KeyedRow](), self.limits.deadline()
         with self.session.within_limits(), self.session.snapshot() as ask:
-            for start in range(0, len(values), at_once):
+            for start in range(0, len(every), at_once):
                 self.session.check_deadline(deadline)
-                some = values[start : start + at_once]
+                some = dict(every[start : start + at_once])
                 listed = f"{asked}{' OR '.join([one] * len(some))} LIMIT %s"
-                rows = ask(listed, *chain.from_iterable(some), self.limits.rows + 1)
+                rows = ask(listed, *chain.from_iterable(some.values()), self.limits.rows + 1)
                 self.limits.refuse_rows(len(rows), shard.name)
                 found += [
                     KeyedRow(own, _read_digest(shard, row["d"]), name_key(keys[own]))
                     for row in rows
-                    if (own := int(row["k"]) % MODULUS) in keys
+                    if (own := int(row["k"]) % MODULUS) in some  # not of another statement
                 ]
         return tuple(found)
 

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from checks.compare import keyed, keyed_cycle
-from checks.compare.look import Look, choose_columns
+from checks.compare.look import Look, choose_columns, digest_changes
+from checks.compare.reconcile import last_digests
 from checks.counting import Differences, SuspectState
 from checks.model import Outcome, RowColumns, Ruling, Verdict, Verified
 from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.errors import ProofError, SlowError
-from pipeline.model import Op
-from pipeline.row_digest import Bucketing
+from pipeline.model import Op, Order
+from pipeline.readings import RowVersion
+from pipeline.row_digest import Bucketing, RangeDigest
 from tests.checks.world_fake import (
     ONE,
     START,
@@ -783,3 +785,58 @@ def test_a_clock_that_went_back_delays_no_scan(world: FakeWorld, reads: list[str
     world.copied_contents[ONE, 5] = 99
 
     assert verdicts(world, 6)[-1].ruling.keys == (text(ONE, 5),)
+
+
+def test_a_wrong_row_is_named_though_another_one_keeps_moving(
+    world: FakeWorld, reads: list[str]
+) -> None:
+    world.copy[TWO].update({3: 1})
+    world.commit((Op.UPDATE, ONE, 5))
+    world.catch_up()
+    world.copied_contents[ONE, 5] = 99
+    found = list[Verdict]()
+    for _ in range(8):
+        world.commit((Op.UPDATE, TWO, 3))
+        world.catch_up()
+        world.commit((Op.UPDATE, TWO, 3))
+        answer = run_probe(Check("values", Values(), KEYED), world)
+        found += [answer] if isinstance(answer, Verdict) else []
+
+    assert text(ONE, 5) in {key for one in found for key in one.ruling.keys}
+
+
+def test_a_look_without_a_time_claims_nothing(world: FakeWorld, reads: list[str]) -> None:
+    """A clock that was ahead has its times taken out of the memory once it is right again."""
+    world.commit((Op.UPDATE, ONE, 3))
+    assert claims(world, 2)
+    world.commit((Op.UPDATE, ONE, 3))
+    while world.memory["values"]["followed"]["look"] is None:
+        verdicts(world, 1)
+    world.memory["values"]["followed"]["look"]["held"] = None
+
+    (after,) = verdicts(world, 1)
+
+    assert (after.ruling.outcome, after.verified) == (Outcome.PASS, None)
+
+
+ROWS = [
+    RowVersion(Order(1, 1, n), "1", row) for n, row in enumerate(['{"id":1,"v":2}', '{"id":1}'])
+]
+
+
+def test_a_change_that_leaves_columns_out_does_not_say_what_the_mirror_holds(
+    world: FakeWorld,
+) -> None:
+    schema = world.schema(ONE)
+    assert schema is not None
+    columns = choose_columns(KEYED, ONE, schema, world).columns
+
+    changes = digest_changes(ROWS, [1, 1], schema, columns)
+
+    assert changes is not None
+    assert [one.partial for one in changes] == [False, True]
+    assert last_digests(changes) == {}
+    assert last_digests(changes[:1]) == {1: changes[0].digest}
+    assert keyed.is_made(changes[0].digest, RangeDigest(1, 7), changes)
+    assert not keyed.is_made(changes[0].digest, RangeDigest(1, 7), changes[:1])
+    assert not keyed.is_made(changes[1].digest, RangeDigest(1, 7), changes)

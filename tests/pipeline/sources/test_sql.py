@@ -216,6 +216,9 @@ class SmallTable:
     def ask(self, statement: str, *arguments: Any) -> list[dict[str, int]]:
         return [{"id": n, "k": n, "d": n, "n0": n} for n in range(10)][: arguments[-1]]
 
+    def check_deadline(self, deadline: float) -> None:
+        """It has time."""
+
     @contextmanager
     def within_limits(self) -> Iterator[None]:
         yield
@@ -259,6 +262,15 @@ def test_rows_beyond_the_limit_of_the_source_are_not_left_out_unseen(
     assert len(read(server(9), 5)) == 5
     with pytest.raises(TooManyRowsError, match=r"rows of d\.t in one range, limits\.rows is 9"):
         read(server(9), 50)
+
+
+def test_a_row_of_which_two_spellings_of_its_key_are_asked_for_is_read_once() -> None:
+    """The server finds it by both of them, and each is in another statement."""
+    keys: dict[int, tuple[int | str, ...]] = {n: (f"a{n}",) for n in range(601)}
+
+    found = SmallServer(SETTINGS, Limits()).rows_by_key(T, Bucketing(K, 1), K, keys)
+
+    assert sorted(one.key for one in found) == [*range(10)]
 
 
 @dataclass
