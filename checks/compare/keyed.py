@@ -94,7 +94,7 @@ class KeyedComparison:
 
     def unexplained(self, look: Look) -> tuple[RangeLook, ...]:
         """The buckets of *look* not equal at any position; the mirror has passed it."""
-        changes = self._changes(look) if look.differing else None
+        changes = self._changes(look.shard, look.batch) if look.differing else None
         if not changes:
             return look.differing
         top = self.world.log().highest_order(self.table, look.shard, look.batch)
@@ -177,16 +177,18 @@ class KeyedComparison:
         return judge_rows(seen, there, after, touched)
 
     def look_at_changes(
-        self, after: int, until: int, only: Collection[Suspect] | None = None
+        self, after: int, until: int, only: Iterable[Suspect] | None = None
     ) -> tuple[int, RowSuspects] | None:
         """How many rows were changed in batches in (*after*, *until*], and which of them differ.
 
         They are read by their keys; *only* these of them, if any are named.  None if the changes
         cannot be followed.
         """
-        keys = self._changed_keys(after, until, only)
+        keys = self._changed_keys(after, until)
         if keys is None:
             return None
+        if only is not None:
+            keys = choose_keys(keys, only)
         landed, names = self.world.landed_batch(), dict[Suspect, str]()
         there = self._read_by_key(keys, dict.fromkeys(keys, self._mirror()))
         here = self._read_by_key(keys, {shard: self._source(shard) for shard in keys})
@@ -202,16 +204,17 @@ class KeyedComparison:
 
         None if the changes cannot be followed any more.
         """
-        keys, made = self._changed_keys(after, until, seen.rows), self._rows_made(seen.rows, batch)
-        if keys is None or made is None:
+        every, made = self._changed_keys(after, until), self._rows_made(seen.rows, batch)
+        if every is None or made is None:
             return None
+        keys = choose_keys(every, seen.rows)
         there = self._read_by_key(keys, dict.fromkeys(keys, self._mirror()))
         differ = [
             one
             for one, digest in there.items()
             if digest != seen.rows[one] and not is_made(seen.rows[one], digest, made.get(one, ()))
         ]
-        left = self._changed_keys(after, until, differ) or {}
+        left = choose_keys(keys, differ)
         since = self._read_by_key(left, {shard: self._source(shard) for shard in left})
         return judge_rows(seen, there, since, self._touched(differ, seen.landed))
 
@@ -279,9 +282,7 @@ class KeyedComparison:
             found |= {(shard, key): rows.get(key, NO_ROW) for key in keys}
         return found
 
-    def _changed_keys(
-        self, after: int, until: int, only: Collection[Suspect] | None = None
-    ) -> ChangedKeys | None:
+    def _changed_keys(self, after: int, until: int) -> ChangedKeys | None:
         """Keys of rows that were changed in batches in (*after*, *until*], with their values.
 
         None if they are too many, if a shard was emptied or read again, if some of these batches
@@ -304,9 +305,7 @@ class KeyedComparison:
                 plain = tuple(filter(is_plain_value, row))
                 if len(plain) < len(row):
                     return None
-                digest = digest_row(by.key, row).sum
-                if only is None or (shard, digest) in only:
-                    found.setdefault(shard, {})[digest] = plain
+                found.setdefault(shard, {})[digest_row(by.key, row).sum] = plain
         return found
 
     def _rows_made(
@@ -320,7 +319,7 @@ class KeyedComparison:
         """
         found = dict[Suspect, list[RowChange]]()
         for shard in {shard for shard, _ in suspects}:
-            changes = self._changes_between(shard, after)
+            changes = self._changes(shard, after)
             if changes is None:
                 return None
             top = self.world.log().highest_order(self.table, shard, after) if changes else None
@@ -349,12 +348,11 @@ class KeyedComparison:
             found |= own if known is None else own & {(shard, key) for key in known[1]}
         return found
 
-    def _changes(self, look: Look) -> list[RowChange] | None:
-        """Landed changes after the look's batch, each once; None if they cannot be followed."""
-        return self._changes_between(look.shard, look.batch)
+    def _changes(self, shard: Shard, after: int) -> list[RowChange] | None:
+        """Changes in batches after *after* that the mirror has, each once.
 
-    def _changes_between(self, shard: Shard, after: int) -> list[RowChange] | None:
-        """Changes in batches after *after* that the mirror has, each once; None as above."""
+        None if they cannot be followed.
+        """
         schema, columns = self.world.schema(shard), self.columns[shard].columns
         known = self._versions(shard, after, self._mirror().batch)
         if schema is None or known is None:
@@ -444,6 +442,15 @@ def choose_buckets(differing: Sequence[RangeLook], batch: int) -> list[int]:
 def _bucket(look: RangeLook) -> int:
     """The number of a bucket."""
     return look.span[0]
+
+
+def choose_keys(keys: ChangedKeys, suspects: Iterable[Suspect]) -> ChangedKeys:
+    """The *keys* of these rows; a shard with none of them is left out."""
+    found = ChangedKeys()
+    for shard, key in suspects:
+        if key in keys.get(shard, {}):
+            found.setdefault(shard, {})[key] = keys[shard][key]
+    return found
 
 
 def is_made(source: RangeDigest, mirror: RangeDigest, changes: Sequence[RowChange]) -> bool:

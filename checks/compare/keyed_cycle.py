@@ -25,7 +25,7 @@ from typing import Any
 import structlog
 
 from checks.compare.keyed import KeyedComparison
-from checks.compare.look import Look, RowSuspects, describe_left_out, name_columns
+from checks.compare.look import Look, RowSuspects, are_partial, describe_left_out, name_columns
 from checks.counting import (
     Differences,
     Fences,
@@ -118,7 +118,7 @@ def _take_step(
             reading, looks, table.shards, WholeScan.loads(memory), world.mirror(table).batch
         )
         if verified is not None:
-            partial = any(own.left_out for own in comparison.columns.values())
+            partial = are_partial(comparison.columns)
             life = world.incarnation(verified.looked)
             verified = replace(verified, life=life, partial=partial)
             if not reading.found:
@@ -274,7 +274,7 @@ def _verify_changes(
         shards=tuple(map(str, table.shards)),
         looked=look["until"],
         life=world.incarnation(look["until"]),
-        partial=any(own.left_out for own in comparison.columns.values()),
+        partial=are_partial(comparison.columns),
     )
 
 

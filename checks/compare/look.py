@@ -10,6 +10,7 @@ One look takes three steps, with a wait for the next heartbeat between them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,8 +18,8 @@ from decimal import Decimal
 from itertools import compress, groupby, islice
 from typing import Any, Protocol, TypeVar
 
-import msgspec
 import pyarrow as pa
+from msgspec import Raw
 
 from checks.compare.coverage import halve_first, join_disjoint
 from checks.compare.reconcile import (
@@ -42,7 +43,7 @@ from checks.model import Undecided
 from checks.world import Range, TableQueries, World
 from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
 from pipeline.finding import Effect
-from pipeline.formats.json_text import parse_key
+from pipeline.formats.json_text import parse_key, read_row
 from pipeline.model import Order, Shard, Table
 from pipeline.readings import RowVersion
 from pipeline.row_digest import VERSION, DigestColumn, Form, RangeDigest, digest_row, sum_rows
@@ -124,6 +125,11 @@ def choose_all_columns(table: Table, world: World) -> dict[Shard, ComparedColumn
 def describe_since(columns: ComparedColumns) -> list[str]:
     """The order since which no statement has changed their values; empty if none has."""
     return [f"since {'.'.join(map(str, columns.since.parts))}"] if columns.since else []
+
+
+def are_partial(columns: Mapping[Shard, ComparedColumns]) -> bool:
+    """Whether columns of a shard are not compared."""
+    return any(own.left_out for own in columns.values())
 
 
 def describe_left_out(columns: Mapping[Shard, ComparedColumns]) -> str:
@@ -648,16 +654,16 @@ def digest_changes(
     values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
     names = {one.name for one in columns}
     return [
-        RowChange(one.order, id_, digest_row(columns, row), not names <= _fields(one.after))
+        RowChange(one.order, id_, digest_row(columns, row), not names <= _name_columns(one.after))
         if one.after
         else RowChange(one.order, id_, NO_ROW)
         for one, id_, row in zip(versions, ids, values, strict=True)
     ]
 
 
-def _fields(row: str) -> set[str]:
-    """The names of the columns that a row as JSON has."""
-    return {*msgspec.json.decode(row, type=dict[str, msgspec.Raw])}
+def _name_columns(row: str) -> AbstractSet[str]:
+    """The columns that a row has, as the log writes it."""
+    return (read_row(Raw(row.encode())) or {}).keys()
 
 
 def differing_rows(

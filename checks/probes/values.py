@@ -62,6 +62,7 @@ from checks.compare.look import (
     Look,
     LookedAgain,
     RowSuspects,
+    are_partial,
     choose_all_columns,
     describe_left_out,
     look_again,
@@ -389,7 +390,7 @@ class Values:
             looked=until,
             life=world.incarnation(until),
             lapless=not self.ranges,
-            partial=any(own.left_out for own in comparison.columns.values()),
+            partial=are_partial(comparison.columns),
         )
         looked = f"{reading.looked}{_describe_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())

@@ -9,7 +9,7 @@ lost data file is noticed only after that.
 """
 
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -30,7 +30,6 @@ from pipeline.aggregates import (
 from pipeline.apply.mirror import ARCHIVED, digest_rewrites
 from pipeline.delta.reader import (
     SnapshotReader,
-    among_sql,
     open_table,
     quote_literal,
     quote_name,
@@ -346,24 +345,13 @@ class MirrorReader:
         kinds, every = self.pinned.columns(), [*keys.items()]
         key, digest = digest_sql(by.key, kinds), digest_sql(columns, kinds)
         asked = f"SELECT {key} AS {ID}, {digest} AS d0 FROM t WHERE {self._of(shard)}"  # noqa: S608
-        found = list[KeyedRow]()
+        found, names = list[KeyedRow](), [one.name for one in by.key]
         for start in range(0, len(every), KEYS_AT_ONCE):
             some = dict(every[start : start + KEYS_AT_ONCE])
-            among = "".join(
-                f" AND {self._among_values(column.name, own)}"
-                for column, own in zip(by.key, zip(*some.values(), strict=True), strict=True)
-            )  # rows with other combinations of these values, too: also of other keys asked for
-            for batch in self.pinned.batches(asked + among):
+            among = self._any_key(names, [tuple(map(str, values)) for values in some.values()])
+            for batch in self.pinned.batches(f"{asked} AND {among}"):
                 found += (one for one in list_columns(batch, 1) if one.key in some)
         return tuple(KeyedRow(one.key, one.columns[0], name_key(keys[one.key])) for one in found)
-
-    def _among_values(self, column: str, values: Iterable[int | str]) -> str:
-        """That *column* is one of *values*; no file is skipped by bounds that are rounded."""
-        name, each = self.pinned.compared_sql(column), sorted({*values}, key=str)
-        if not self._kind(column).startswith("decimal"):
-            return among_sql(name, each)
-        listed = ", ".join(f"CAST({quote_literal(str(one))} AS {WIDEST})" for one in each)
-        return f"{name} IN ({listed})"
 
     def _keyed(
         self, shard: Shard, by: Bucketing, columns: Sequence[DigestColumn]
@@ -480,24 +468,29 @@ class MirrorReader:
 
     def _present(self, shard: Shard, rows: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
         """Those of *rows* that are there."""
-        types = self.pinned.columns()
-        columns = [
-            (self.pinned.compared_sql(column), column, types.get(column, "nothing"))
-            for column in self.table.key
-        ]
         asked = ", ".join(
             f"{quote_name(column)} AS k{i}" for i, column in enumerate(self.table.key)
         )
+        among = self._any_key(self.table.key, rows)
+        found = self.pinned.select(
+            f"SELECT DISTINCT {asked} FROM t WHERE {self._of(shard)} AND {among}"  # noqa: S608
+        )
+        return {tuple(str(row[f"k{i}"]) for i in range(len(self.table.key))) for row in found}
+
+    def _any_key(self, names: Sequence[str], keys: Sequence[tuple[str, ...]]) -> str:
+        """Condition that a row has one of *keys*, which are texts of the columns *names*."""
+        types = self.pinned.columns()
+        columns = [
+            (self.pinned.compared_sql(column), column, types.get(column, "nothing"))
+            for column in names
+        ]
         each = [
             " AND ".join(
-                _equals(*column, value) for column, value in zip(columns, row, strict=True)
+                _equals(*column, value) for column, value in zip(columns, key, strict=True)
             )
-            for row in rows
+            for key in keys
         ]
-        found = self.pinned.select(
-            f"SELECT DISTINCT {asked} FROM t WHERE {self._of(shard)} AND ({' OR '.join(each)})"  # noqa: S608
-        )
-        return {tuple(str(row[f"k{i}"]) for i in range(len(columns))) for row in found}
+        return f"({' OR '.join(each)})"
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
