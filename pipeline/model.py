@@ -376,7 +376,7 @@ class RetainedLog:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A heartbeat as a position: all that its source committed before ``at`` stands below it.
+    """A heartbeat as a position: its position is above all that its source committed before ``at``.
 
     ``at`` is the earlier of Sluice's clock, read *before* the heartbeat's statement, and the
     server's own, read before its commit; ``head`` was read from the server *after* it, so it is

@@ -399,9 +399,9 @@ class PublishRule:
 
     ``tables`` is a glob on the table's name.  An image is a version of the mirror (``pin``), and
     what reads it needs of files and log stays for ``keep``.  With ``clone`` it is a table of its
-    own as well, in ``where`` (by default beside the mirrors), that leans on the mirror's files;
-    with ``parquet`` it is written out, into a folder a day of ``where``, and that is kept.  From
-    the end of the day a mirror stands still until all before it is proven to have landed, for
+    own as well, in ``where`` (by default beside the mirrors), which uses the mirror's files;
+    with ``parquet`` it is written into a folder for each day in ``where``, and that is kept.  From
+    the end of the day a mirror is not merged until all before it is proven to have landed, for
     ``hold_back`` at most: then it goes on, and there is no image of that day.  After ``due``
     a missing image is reported.  ``none`` makes no images of tables that a later rule
     would.  ``day`` is a date column, by whose days changes are counted that come too late for one.
@@ -468,7 +468,7 @@ class PipelineSettings:
     cycles: Mapping[int, timedelta] = field(default_factory=dict)
 
     def demanded(self, table: str) -> tuple[tuple[str, Any], ...]:
-        """All invariants of *table*, each by its name; one name may stand there more than once."""
+        """All invariants of *table*, each by its name; a name may occur more than once."""
         rules = (rule for rule in self.invariants if fnmatchcase(table, rule.tables))
         return tuple(one for rule in rules for one in rule.invariants)
 

@@ -17,7 +17,7 @@ from pyspark.daemon import manager
 from pipeline.spark.session import NICENESS, PRELOADED
 
 TASKS = ("pipeline.apply.merge_job", "pipeline.landing.task")
-"""What each worker runs.  Named, not imported: this package stands below theirs."""
+"""What each worker runs.  Named, not imported: this package may not import theirs."""
 
 for module in TASKS:
     import_module(module)
