@@ -38,6 +38,7 @@ channels: {slack: {kind: log}}
 TEXT = """
 lake: lake
 kafka: 127.0.0.1:9
+disks: {free_bytes: 0}  # A disk of this machine that is nearly full is no alert of these tests.
 sources:
   - name: shop
     host: 127.0.0.1
