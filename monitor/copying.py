@@ -115,13 +115,16 @@ class CopyWork:
     ) -> None:
         began = self.clock()
         loaded = was is not None and reach.awaits(was)
+        reload = was is not None and reach.needs_load(was)
         if was is not None and loaded:
             self._count(table.name, CopiedVersion.loaded(was))
-        if was is not None and was.whole:
+        elif was is not None and reload:
+            self._warn_of_backup(table.name, was)
+        elif was is not None and was.whole:
             self.ledger.set_back(self.plan.name, table.name, was)
         try:
             counted = was is None or loaded or reach.covers(was)
-            now = self.copying.bring(table, was, counted=counted)
+            now = self.copying.bring(table, was, counted=counted, reload=reload)
         except LostRaceError as error:
             log.warning("copy_overtaken", copy=self.plan.name, table=table.name, why=str(error))
         except HeldError as error:
@@ -142,6 +145,12 @@ class CopyWork:
                     batch=now.batch,
                     seconds=took,
                 )
+
+    def _warn_of_backup(self, table: str, was: CopyPosition) -> None:
+        if table in self.holds:  # it was logged before
+            return
+        why = "it holds another load than was compared, as after a restore; it is loaded again"
+        log.warning("copy_restored", copy=self.plan.name, table=table, version=was.version, why=why)
 
     def _count(self, table: str, done: CopiedVersion) -> None:
         self.ledger.add_copied(self.plan.name, table, [done], self.clock())
@@ -198,7 +207,7 @@ class ComparedPositions:
 
 
 def _is_earlier(was: CopyPosition, at: CopyPosition) -> bool:
-    same = (was.mirror, was.load) == (at.mirror, at.load)
+    same = (was.lineage, was.load) == (at.lineage, at.load)
     return same and was.version <= at.version
 
 

@@ -93,7 +93,6 @@ _AT_ONCE = 500  # tables that one statement names
 _LOST_AT_ONCE = 100  # tables and hops of which one statement reads residuals
 _TOGETHER = 20  # merges that are compared in one transaction
 _REMOVED = copy_hop("")  # of all copies that the config does not name any more
-_LOAD = "load of version "  # begins a proof, before the version of the mirror
 _COMPARED = 500  # batches after which a transaction compares no other merge
 MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
 MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
@@ -119,29 +118,38 @@ class CountedHop:
 
 @dataclass(frozen=True, slots=True)
 class CopyReach:
-    """The version through which a copy was compared, and the id of its mirror; -1 before any.
+    """The version through which a copy was compared, and the lineage of its rows; -1 before any.
 
-    No earlier version of Sluice stored the id: then nothing is known of the versions of a mirror.
+    The lineage is empty if an earlier version of Sluice stored none: then it may be any.
     ``highest`` is above ``last`` while a copy that was set back follows versions again: it was
-    compared through that one before.  ``load`` is the (mirror, version, number) of a load that has
+    compared through that one before.  ``load`` is the (lineage, version, number) of a load that has
     not been counted: it may have ended.
     """
 
     last: int = -1
-    mirror: str = ""
+    lineage: str = ""
     highest: int = -1
     load: tuple[str, int, int] | None = None
 
     def covers(self, at: CopyPosition) -> bool:
         """Whether a copy that is *at* this position took over nothing that was not compared."""
-        return self.mirror == at.mirror and self.last >= at.version and not self.awaits(at)
+        return self.lineage == at.lineage and self.last >= at.version and not self.awaits(at)
 
     def exceeds(self, at: CopyPosition) -> bool:
         """Whether a copy that is *at* this position was compared further before: it was set back.
 
         Only if this reach is not newer than the position.
         """
-        return self.mirror == at.mirror and self.last > at.version
+        return self.lineage == at.lineage and self.last > at.version
+
+    def needs_load(self, at: CopyPosition) -> bool:
+        """Whether a copy that is *at* this position was restored from a backup of another load.
+
+        A copy that was set back may be that, too, if its load has no id.
+        """
+        if not at.whole or self.last < 0 or not self.lineage or self.awaits(at):
+            return False
+        return self.lineage != at.lineage or (not at.load_id and self.exceeds(at))
 
     def awaits(self, at: CopyPosition) -> bool:
         """Whether a copy that is *at* this position has ended a load that was not counted."""
@@ -149,7 +157,7 @@ class CopyReach:
 
     def precedes(self, one: CopiedVersion) -> bool:
         """Whether a copy that has come to hold *one* took over nothing in between."""
-        known = self.last >= 0 and self.mirror in {"", one.mirror}
+        known = self.last >= 0 and self.lineage in {"", one.lineage}
         return known and one.version <= self.last + 1
 
 
@@ -378,7 +386,7 @@ class Ledger:
         """Compare what a copy has followed, oldest first.
 
         Of a version that it follows again, only what is missing counts. A version that was loaded
-        makes good what was missing before it.  Versions of another mirror are not compared with
+        makes good what was missing before it.  Versions of another lineage are not compared with
         those before: what came between was not reported, so it is unknown. If what it holds came
         neither by a load nor by versions that were compared, its place may be a removed one by
         another address: it misses what those lacked.
@@ -392,7 +400,7 @@ class Ledger:
             for one in done:
                 if one.at is not None and not reach.precedes(one):
                     self._inherit(connection, table, hop, at)
-                known = reach if one.mirror == reach.mirror else CopyReach()
+                known = reach if one.lineage == reach.lineage else CopyReach()
                 highest = one.version if one.at is None else max(known.highest, one.version)
                 if one.at is None:
                     self._add(connection, table, hop, new, at)
@@ -401,7 +409,7 @@ class Ledger:
                 else:
                     again = one.version <= known.highest
                     new += settle_copied(one, known.last, at, again=again)
-                reach = CopyReach(one.version, one.mirror, highest)
+                reach = CopyReach(one.version, one.lineage, highest)
             self._add(connection, table, hop, new, at)
             _reach_copy(connection, hop, table, reach)
             if before.load is not None:
@@ -416,23 +424,18 @@ class Ledger:
         if known.load == _load_of(at):
             return
         with self.database.write() as connection:
-            _reach(connection, _LOADS + hop, table, at.load, at.version, mirror=at.mirror)
+            _reach(connection, _LOADS + hop, table, at.load, at.version, lineage=at.lineage)
         with self._lock:
             self._reached.setdefault(hop, {})[table] = replace(known, load=_load_of(at))
 
     def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
-        """Compare again what *copy* follows from *at* on, if it was compared further before.
-
-        What a load after that made good is missing again.
-        """
+        """Compare again what *copy* follows from *at* on, if it was compared further before."""
         known, hop = self.copy_reach(copy).get(table, CopyReach()), self._hop(copy)
         if not known.exceeds(at):
             return
         reach = replace(known, last=at.version)
         with self.database.write() as connection:
-            self._take_back_loads(connection, table, hop, range(at.version + 1, known.highest + 1))
             _reach_copy(connection, hop, table, reach)
-        self._note_changed({table})
         with self._lock:
             self._reached.setdefault(hop, {})[table] = reach
 
@@ -826,22 +829,9 @@ class Ledger:
         self, connection: Connection, table: str, hop: str, load: CopiedVersion, at: datetime
     ) -> None:
         lost = (one for one in self._missing(table, hop) if is_loaded(one, load))
-        good = [one.with_proof(f"{_LOAD}{load.version}") for one in lost]
+        good = [one.with_proof(f"load of version {load.version}") for one in lost]
         if good:
             _store_entries(connection, table, hop, good, at)
-
-    def _take_back_loads(
-        self, connection: Connection, table: str, hop: str, versions: range
-    ) -> None:
-        """Count as missing what loads of these *versions* made good."""
-        proven = and_(*_of_hop(table, hop), ledger_minutes.c.proof.startswith(_LOAD))
-        found = self.database.decoded(
-            select(ledger_minutes).where(proven), ledger_minutes, _entry_at
-        )
-        for one, at in found:
-            if _number(one.proof.removeprefix(_LOAD).encode(), -1) in versions:
-                lost = replace(one, made_good={}, proof="")
-                _store_entries(connection, table, hop, [lost], at)
 
     def _inherit(self, connection: Connection, table: str, hop: str, at: datetime) -> None:
         """Count what removed copies of *table* miss as what the copy of *hop* misses, too.
@@ -1070,7 +1060,7 @@ def _loaded_in(row: Row[Any]) -> CopyReach:
 
 
 def _load_of(at: CopyPosition) -> tuple[str, int, int]:
-    return at.mirror, at.version, at.load
+    return at.lineage, at.version, at.load
 
 
 def _reach_of(lane: str, table: str) -> ColumnElement[bool]:
@@ -1078,14 +1068,14 @@ def _reach_of(lane: str, table: str) -> ColumnElement[bool]:
 
 
 def _reach_copy(connection: Connection, hop: str, table: str, reach: CopyReach) -> None:
-    _reach(connection, hop, table, reach.highest, reach.last, mirror=reach.mirror)
+    _reach(connection, hop, table, reach.highest, reach.last, lineage=reach.lineage)
 
 
 def _reach(
-    connection: Connection, lane: str, table: str, first: int, last: int, *, mirror: str = ""
+    connection: Connection, lane: str, table: str, first: int, last: int, *, lineage: str = ""
 ) -> None:
     connection.execute(delete(ledger_reach).where(_reach_of(lane, table)))
-    values = {"lane": lane, "table": table, "first": first, "last": last, "mirror": mirror or None}
+    values = {"lane": lane, "table": table, "first": first, "last": last, "mirror": lineage or None}
     connection.execute(insert(ledger_reach).values(values))
 
 

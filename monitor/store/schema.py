@@ -386,7 +386,7 @@ def _proofs_of_residuals(connection: Connection) -> None:
 
 
 def _mirrors_of_copies(connection: Connection) -> None:
-    """Add whose versions a copy was compared through."""
+    """Add the lineage of the versions that a copy was compared through."""
     _add_columns(connection, ledger_reach, "mirror")
 
 
@@ -418,7 +418,7 @@ the sixth windows of archives, the seventh those that were withdrawn,
 the eighth rows that a FAIL does not name and how waivers end,
 the ninth when FAILs ended, the tenth the ledger by minute,
 the eleventh proofs that its residuals are made good,
-the twelfth which mirror a copy was compared with,
+the twelfth the lineage of a copy: its mirror, and the id of its load if that has one,
 the thirteenth what topics brought in minutes that are not over."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""

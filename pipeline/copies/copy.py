@@ -25,6 +25,7 @@ class CopyPosition:
 
     ``batch`` is the one that this version is applied through.  ``load`` counts how often the copy
     has been loaded whole.  While that goes on, ``parts`` of the version are in; None afterwards.
+    ``load_id`` is random for each load; it is empty if an earlier version of Sluice began the load.
     """
 
     mirror: str
@@ -33,6 +34,15 @@ class CopyPosition:
     entry: str = ""
     load: int = 1
     parts: int | None = None
+    load_id: str = ""
+
+    @property
+    def lineage(self) -> str:
+        """Identify the load of the mirror that all rows of the copy descend from.
+
+        It is the id of the mirror alone if the load has no id.
+        """
+        return f"{self.mirror}:{self.load_id}" if self.load_id else self.mirror
 
     @property
     def whole(self) -> bool:
@@ -92,7 +102,7 @@ class CopiedVersion:
     loaded, and if ``swept``, those that only earlier loads had brought were removed.  ``changed``
     are the rows that the commit changes, as its merge counted them, and ``taken`` those that the
     copy took over, as the copy counted them; None if that is unknown.
-    ``mirror`` is the id of its table.
+    ``lineage`` is that of the position that the copy is at.
     """
 
     version: int
@@ -100,12 +110,12 @@ class CopiedVersion:
     changed: MinuteCounts | None = None
     taken: MinuteCounts | None = None
     swept: bool = False
-    mirror: str = ""
+    lineage: str = ""
 
     @classmethod
     def loaded(cls, at: CopyPosition) -> "CopiedVersion":
         """The version of a load that has ended *at* this position."""
-        return cls(at.version, swept=at.load > 1, mirror=at.mirror)
+        return cls(at.version, swept=at.load > 1, lineage=at.lineage)
 
 
 class CopyTarget(Protocol):

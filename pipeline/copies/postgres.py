@@ -51,16 +51,19 @@ POSITIONS = """
 CREATE TABLE IF NOT EXISTS sluice.copies (
     name text PRIMARY KEY, owner text NOT NULL, filenode bigint, mirror text NOT NULL,
     version bigint NOT NULL, batch bigint NOT NULL, entry text NOT NULL, load integer NOT NULL,
-    parts integer)
+    parts integer, load_id text)
 """
+ADD_LOAD_ID = "ALTER TABLE sluice.copies ADD COLUMN IF NOT EXISTS load_id text"
 STANDING = """
-SELECT name, owner, filenode, mirror, version, batch, entry, load, parts FROM sluice.copies"""
+SELECT name, owner, filenode, mirror, version, batch, entry, load, parts,
+coalesce(to_jsonb(copies) ->> 'load_id', '') FROM sluice.copies"""
 STAND = """
 INSERT INTO sluice.copies
-VALUES (%s, %s, pg_relation_filenode(to_regclass(%s)), %s, %s, %s, %s, %s, %s)
-ON CONFLICT (name) DO UPDATE SET (owner, filenode, mirror, version, batch, entry, load, parts) =
+VALUES (%s, %s, pg_relation_filenode(to_regclass(%s)), %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (name) DO UPDATE
+SET (owner, filenode, mirror, version, batch, entry, load, parts, load_id) =
 (excluded.owner, excluded.filenode, excluded.mirror, excluded.version, excluded.batch,
-excluded.entry, excluded.load, excluded.parts)
+excluded.entry, excluded.load, excluded.parts, excluded.load_id)
 """
 FILENODES = (
     "SELECT place, pg_relation_filenode(to_regclass(place)) FROM unnest(%s::text[]) AS place"
@@ -239,8 +242,11 @@ class PostgresTarget:
     def _make_positions(self) -> None:
         self._make_schema("sluice")
         link = self._open()
-        if link.execute("SELECT to_regclass('sluice.copies')").fetchone()[0] is None:
+        there = dict(link.execute(COLUMNS, ("sluice.copies",)).fetchall())
+        if not there:
             link.execute(POSITIONS)
+        elif "load_id" not in there:  # an earlier version made it
+            link.execute(ADD_LOAD_ID)
 
     def _make_schema(self, name: str) -> None:
         """Unless it is there: then a right to make schemas is not needed."""
@@ -362,7 +368,7 @@ def _position(row: Sequence[Any], files: Mapping[str, int | None]) -> CopyPositi
     name, _, written, *rest = row
     position = CopyPosition(*rest)
     there = written is not None and files.get(_place(name)) == written
-    return position if there else replace(position, mirror="", entry="", parts=0)
+    return position if there else replace(position, mirror="", entry="", parts=0, load_id="")
 
 
 def _kind(table: str, column: pa.Field) -> str:

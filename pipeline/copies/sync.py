@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from shlex import quote
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -52,12 +53,17 @@ class CopySync:
     _shaped: dict[str, CopiedTable] = field(default_factory=dict)
 
     def bring(
-        self, table: Table, was: CopyPosition | None, *, counted: bool = True
+        self,
+        table: Table,
+        was: CopyPosition | None,
+        *,
+        counted: bool = True,
+        reload: bool = False,
     ) -> CopyPosition | None:
         """The new position of the copy of *table*; it was at *was*, None without one.
 
         If the commit that was followed to reach *was* is not *counted*, it is followed again. That
-        changes no row: it is written as after a crash.
+        changes no row: it is written as after a crash. With *reload* all rows are loaded again.
 
         Raises:
             HeldError: it cannot go on; the reason says why, and what now.
@@ -70,7 +76,8 @@ class CopySync:
         if not table.key:
             raise HeldError("no_key", f"{table.name} has no key to copy by; name one by `key:`")
         try:
-            brought = self._continued(table, snapshot, was, counted=counted)
+            known = None if reload else was
+            brought = self._continued(table, snapshot, known, counted=counted)
         except ProofError:  # a version that it needs was removed meanwhile
             brought = None
         except HeldError as error:  # or a file of it, which left the mirror long ago
@@ -138,6 +145,7 @@ class CopySync:
             entry=self._entry(snapshot, snapshot.version),
             load=1 if was is None else was.load + 1,
             parts=0,
+            load_id=uuid4().hex,
         )
         parts = self.mirrors.table_format.contents(snapshot.uri, snapshot.version)
         made = self._shaped_as_is(table, snapshot.version)
@@ -190,7 +198,7 @@ class CopySync:
         counted = bounded(add_counts(known)) if len(known) == len(taken) else None
         commit = changes.commit
         done = CopiedVersion(
-            commit.version, commit.at, commit.written, counted, mirror=step.now.mirror
+            commit.version, commit.at, commit.written, counted, lineage=step.now.lineage
         )
         self.count(table.name, done)
 

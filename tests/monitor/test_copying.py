@@ -1,7 +1,11 @@
 """Rounds of a copy's job: what moved is brought, what fails is said, and stops no other."""
 
+import contextlib
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +13,8 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from checks.ledger import LedgerState
 from monitor.cli.options import SHOWN, format_copies, summarize_copies
@@ -46,6 +52,7 @@ class FakeCopying:
     stopping: Any = None
     count: Any = None
     repeated: list[str] = field(default_factory=list)
+    reloaded: list[str] = field(default_factory=list)
 
     @property
     def target(self) -> "FakeCopying":
@@ -56,14 +63,17 @@ class FakeCopying:
             raise self.down
         return dict(self.kept)
 
-    def bring(self, one: Table, was: CopyPosition | None, *, counted: bool) -> CopyPosition:
+    def bring(
+        self, one: Table, was: CopyPosition | None, *, counted: bool, reload: bool
+    ) -> CopyPosition:
         self.asked.append(one.name)
         self.repeated += [] if counted else [one.name]
+        self.reloaded += [one.name] if reload else []
         if one.name in self.raising:
             raise self.raising[one.name]
         there = self.mirrors[one.name]
         self.kept[one.name] = CopyPosition(there.mirror, there.version, there.batch)
-        self.count(one.name, CopiedVersion(there.version, mirror=there.mirror))
+        self.count(one.name, CopiedVersion(there.version, lineage=there.mirror))
         return self.kept[one.name]
 
 
@@ -89,7 +99,7 @@ class FakeLedger:
     ) -> None:
         if self.full:
             raise UnreachableError("the store is full")
-        self.reach[table] = CopyReach(done[-1].version, done[-1].mirror)
+        self.reach[table] = CopyReach(done[-1].version, done[-1].lineage)
 
 
 @dataclass(eq=False)
@@ -170,6 +180,7 @@ NOT_YET = "is not compared with its mirror yet"
         pytest.param(replace(KEPT, version=4), CopyReach(3, "m"), KEPT, id="the one before it"),
         pytest.param(replace(KEPT, mirror="n"), CopyReach(3, "m"), NOT_YET, id="of another mirror"),
         pytest.param(replace(KEPT, load=2), CopyReach(), NOT_YET, id="another load"),
+        pytest.param(replace(KEPT, load_id="1"), CopyReach(3, "m"), NOT_YET, id="of another load"),
         pytest.param(replace(KEPT, version=2), CopyReach(), NOT_YET, id="set back, not compared"),
     ],
 )
@@ -216,6 +227,15 @@ def test_one_that_was_set_back_together_with_its_mirror_is_brought_once() -> Non
 
     assert (rig.run(), rig.run()) == (["a.x"], [])
     assert rig.copying.repeated == []
+
+
+def test_only_the_table_that_holds_another_load_is_loaded_again_and_once() -> None:
+    rig = Rig()
+    rig.run()
+    rig.copying.kept["a.x"] = CopyPosition("m", 3, 2, load_id="1")
+
+    assert (rig.run(), rig.run()) == (["a.x"], [])
+    assert rig.copying.reloaded == ["a.x"]
 
 
 def test_one_whose_mirror_is_another_or_that_was_emptied_is_brought_again() -> None:
@@ -289,9 +309,9 @@ def test_a_round_ends_between_two_tables_when_its_time_is_over() -> None:
     rig = Rig()
     bring = rig.copying.bring
 
-    def slow(one: Table, was: CopyPosition | None, *, counted: bool) -> CopyPosition:
+    def slow(one: Table, was: CopyPosition | None, *, counted: bool, reload: bool) -> CopyPosition:
         rig.now += timedelta(minutes=2)
-        return bring(one, was, counted=counted)
+        return bring(one, was, counted=counted, reload=reload)
 
     rig.copying.bring = slow  # type: ignore[method-assign]
 
@@ -400,6 +420,69 @@ class Kept:
         self.copies.jobs[0].run()
         return self.seen
 
+    def fail_before(self, step: int, monkeypatch: pytest.MonkeyPatch, *, restarted: bool) -> None:
+        """A round that fails before one of its steps: the service is killed, or gets no answer."""
+        left = itertools.count(-step)
+
+        def failing(method: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*args: Any, **more: Any) -> Any:
+                if next(left) == 0:
+                    raise KeyboardInterrupt if restarted else UnreachableError("a test")
+                return method(*args, **more)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FileTarget, "write", failing(FileTarget.write))
+            for name in ("note_load", "add_copied", "set_back"):
+                patch.setattr(Ledger, name, failing(getattr(Ledger, name)))
+            with pytest.raises((KeyboardInterrupt, UnreachableError)):
+                self.run()
+        if restarted:
+            self.start()
+
+    def forget_load_ids(self) -> None:
+        """Store the position and what was compared as an earlier version did."""
+        content = json.loads(self.path.read_text("utf-8"))
+        assert content[TABLE.name]["at"].pop("load_id")
+        self.path.write_text(json.dumps(content), "utf-8")
+        bare = "substr(mirror, 1, instr(mirror, ':') - 1)"
+        with self.ledger.database.write() as connection:
+            connection.execute(text(f"UPDATE ledger_reach SET mirror = {bare}"))
+        self.start()
+
+    def back_up_a_loss(self, monkeypatch: pytest.MonkeyPatch) -> bytes:
+        """The content of the copy that has lost an update."""
+        self.lose_an_update(monkeypatch)
+        return self.path.read_bytes()
+
+    def rebuild_mirror(self) -> LocalLake:
+        """Make another lake in the folder of the one that there is, which goes elsewhere."""
+        old = self.lake.copied(self.lake.home.with_name("old"))
+        home = self.lake.home
+        shutil.rmtree(home)
+        self.lake = LocalLake(home)
+        self.lake.play([row(Op.CREATE, 10, 1, "n"), row(Op.CREATE, 11, 2, "b")])
+        self.start()
+        return old
+
+    def restore_mirror(self, old: LocalLake) -> None:
+        """Put back the lake that was there before."""
+        home = self.lake.home
+        shutil.rmtree(home)
+        self.lake = old.copied(home)
+        self.start()
+
+    @property
+    def path(self) -> Path:
+        """Of the file that holds the copy."""
+        return Path(self.copy.path)
+
+    @property
+    def names(self) -> dict[int, Any]:
+        """Of the rows of the copy, by id."""
+        return {int(one["id"]): one["name"] for one in self.copy.rows(TABLE.name).values()}
+
     @property
     def seen(self) -> CopyPosition | Missing | None:
         return self.copies.positions["cache"]().get(TABLE.name)
@@ -490,27 +573,6 @@ def test_rows_that_a_copy_loses_while_it_follows_versions_again_are_found(
     assert [*lost.missing.values()] == [{"u": 2}]
 
 
-def test_what_a_load_made_good_is_not_seen_after_a_set_back_until_it_is_missing_again(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = Path(kept.copy.path)
-    kept.lose_an_update(monkeypatch)
-    backup = path.read_bytes()
-    kept.lake.play([row(Op.UPDATE, 30, 2, "y")])
-    content = json.loads(backup)
-    content[TABLE.name]["at"]["entry"] = "another"  # so it is loaded, as a foreign one
-    path.write_text(json.dumps(content))
-    assert isinstance(kept.run(), CopyPosition)
-    assert not kept.ledger.copy_losses(TABLE.name, "cache").residuals
-    path.write_bytes(backup)
-
-    assert isinstance(kept.seen, Missing)
-
-    assert isinstance(kept.run(), CopyPosition)
-    (lost,) = kept.ledger.copy_losses(TABLE.name, "cache").residuals
-    assert [*lost.missing.values()] == [{"u": 1}]
-
-
 @pytest.mark.parametrize("restarted", [True, False])
 def test_a_first_load_that_was_not_counted_is_counted_as_a_load(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, restarted: bool
@@ -559,6 +621,135 @@ def test_a_copy_that_was_set_back_while_it_was_loaded_has_ended_no_load(
     assert [*lost.missing.values()] == [{"u": 1}]
     kept.start()
     assert kept.ledger.copy_reach("cache")[TABLE.name].load is None
+
+
+STEPS_OF_LOAD = range(6)  # begin, note it, a part for each file, end, count
+
+
+@pytest.mark.parametrize("step", STEPS_OF_LOAD)
+def test_a_backup_in_place_of_a_killed_load_is_no_proof_by_that_load(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Mirror, version and number of both loads are the same."""
+    backup = kept.back_up_a_loss(monkeypatch)
+    kept.path.unlink()
+    kept.fail_before(step, monkeypatch, restarted=True)
+    kept.path.write_bytes(backup)
+
+    kept.run()
+
+    (lost,) = kept.ledger.copy_losses(TABLE.name, "cache").residuals
+    assert [*lost.missing.values()] == [{"u": 1}]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_backup_of_an_earlier_load_is_loaded_again(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, *, later: bool
+) -> None:
+    """It is at the version of the later load, or below it."""
+    backup = kept.back_up_a_loss(monkeypatch)
+    if later:
+        kept.lake.play([row(Op.UPDATE, 30, 2, "y")])
+    kept.path.unlink()
+    assert isinstance(kept.run(), CopyPosition)
+    kept.lake.play([row(Op.UPDATE, 40, 2, "x")])
+    kept.run()
+    kept.path.write_bytes(backup)
+    assert isinstance(kept.seen, Missing)
+
+    with capture_logs() as logs:
+        after = kept.run()
+
+    assert isinstance(after, CopyPosition)
+    assert (after.load, kept.names) == (2, kept.lake.rows())
+    assert not kept.ledger.copy_losses(TABLE.name, "cache").residuals
+    (why,) = [one["why"] for one in logs if one["event"] == "copy_restored"]
+    assert "loaded again" in why
+    assert kept.run() == after
+
+
+def test_a_mirror_that_comes_back_with_its_copy_keeps_no_proof_of_another_mirrors_load(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.lose_an_update(monkeypatch)
+    kept.lake.play([row(Op.UPDATE, 30, 2, "y")])
+    kept.run()
+    backup = kept.path.read_bytes()
+    old = kept.rebuild_mirror()
+    assert isinstance(kept.run(), CopyPosition)
+    assert kept.states == {LedgerState.MADE_GOOD}
+    kept.restore_mirror(old)
+    kept.path.write_bytes(backup)
+    assert isinstance(kept.seen, Missing)
+
+    after = kept.run()
+
+    assert isinstance(after, CopyPosition)
+    assert (after.load, kept.names) == (2, kept.lake.rows())
+    assert kept.states == {LedgerState.MADE_GOOD}
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize("step", STEPS_OF_LOAD)
+def test_a_backup_is_loaded_once_though_its_load_failed_between_two_steps(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, step: int, restarted: bool
+) -> None:
+    backup = kept.back_up_a_loss(monkeypatch)
+    kept.path.unlink()
+    kept.run()
+    kept.path.write_bytes(backup)
+    kept.fail_before(step, monkeypatch, restarted=restarted)
+    seen = kept.seen
+    assert isinstance(seen, Missing) or (seen is not None and not seen.whole)
+
+    after = kept.run()
+
+    assert isinstance(after, CopyPosition)
+    assert (after.load, kept.names) == (2, kept.lake.rows())
+    assert kept.states == {LedgerState.MADE_GOOD}
+    assert kept.run() == after
+
+
+def test_a_position_without_the_id_of_its_load_is_followed_from_until_it_is_set_back(
+    kept: Kept,
+) -> None:
+    """An earlier version stored it, and may have loaded the copy more than once."""
+    kept.run()
+    kept.forget_load_ids()
+    backup = kept.path.read_bytes()
+    kept.lake.play([row(Op.UPDATE, 20, 1, "z")])
+    followed = kept.run()
+    assert isinstance(followed, CopyPosition)
+    assert (followed.load, followed.load_id) == (1, "")
+    assert kept.states == {LedgerState.BALANCED}
+    kept.path.write_bytes(backup)
+
+    after = kept.run()
+
+    assert isinstance(after, CopyPosition)
+    assert (after.load, kept.names) == (2, kept.lake.rows())
+    assert kept.run() == after
+
+
+def test_a_store_that_is_restored_from_a_backup_has_the_copy_loaded_once(kept: Kept) -> None:
+    kept.run()
+    older = kept.store.with_name("older.db")
+    with contextlib.closing(sqlite3.connect(kept.store)) as link:
+        link.execute("VACUUM INTO ?", (str(older),))
+    kept.path.unlink()
+    kept.run()
+    kept.store = older
+    kept.start()
+    assert isinstance(kept.seen, Missing)
+
+    after = kept.run()
+
+    assert isinstance(after, CopyPosition)
+    assert after.load == 2
+    kept.lake.play([row(Op.UPDATE, 20, 1, "z")])
+    kept.run()
+    assert kept.states == {LedgerState.BALANCED}
+    assert kept.names == kept.lake.rows()
 
 
 def killed(*_: Any) -> None:

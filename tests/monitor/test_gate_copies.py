@@ -347,7 +347,7 @@ def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
     assert (status, answer["state"]) == (404, "unknown")
     assert any("of the copy is not compared with its mirror yet" in why for why in whys)
     first = copy.kept[USERS]
-    load = CopiedVersion(first.version, mirror=first.mirror)
+    load = CopiedVersion(first.version, lineage=first.lineage)
     rig.store.ledger.add_copied("cache", USERS, [load], rig.now)
     assert ask_copy_gate(rig)[0] == 200
 
@@ -362,8 +362,8 @@ def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
     assert (status, "not_applied" in codes_of(answer)) == (404, True)
     assert ask_copy_gate(rig)[0] == 200
 
-    lost = CopiedVersion(first.version + 1, rig.now, {"7": {"u": 2}}, {}, mirror=first.mirror)
-    rest = CopiedVersion(copy.kept[USERS].version, rig.now, {}, {}, mirror=first.mirror)
+    lost = CopiedVersion(first.version + 1, rig.now, {"7": {"u": 2}}, {}, lineage=first.lineage)
+    rest = CopiedVersion(copy.kept[USERS].version, rig.now, {}, {}, lineage=first.lineage)
     rig.store.ledger.add_copied("cache", USERS, [lost, rest], rig.now)
     assert ask_copy_gate(rig, cut)[0] == 409
     assert ask_copy_gate(rig)[0] == 409

@@ -51,7 +51,7 @@ class FileTarget:
     def write(self, table: CopiedTable, step: CopyStep) -> int:
         whole = _read(self.path)
         own = whole.setdefault(table.name, {"owner": self.owner, "at": None, "rows": {}})
-        if own["at"] != (asdict(step.was) if step.was else None):
+        if (CopyPosition(**own["at"]) if own["at"] else None) != step.was:
             raise LostRaceError(f"{self.path}: {table.name} stands at {own['at']}")
         for key, line in (one for some in step.came for one in _lines(table, some, step)):
             there = own["rows"].get(key)

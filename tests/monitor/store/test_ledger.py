@@ -628,8 +628,8 @@ def test_a_version_that_a_copy_follows_again_is_compared_again_and_counts_once(
 
 
 def test_a_copy_that_was_set_back_covers_what_it_has_followed_again(store: ServiceStore) -> None:
-    done = [replace(follow(version, {"7": {"u": 1}}), mirror="m") for version in (4, 5, 6)]
-    copy(store, CopiedVersion(3, mirror="m"), *done)
+    done = [replace(follow(version, {"7": {"u": 1}}), lineage="m") for version in (4, 5, 6)]
+    copy(store, CopiedVersion(3, lineage="m"), *done)
     at = [CopyPosition("m", version, 0) for version in range(3, 7)]
 
     def covered() -> list[bool]:
@@ -649,6 +649,40 @@ def test_a_copy_that_was_set_back_covers_what_it_has_followed_again(store: Servi
     assert LedgerState.UNKNOWN in copied(store).values()
 
 
+LOADED = CopyPosition("m", 4, 0, load_id="1")
+BEFORE_IDS = replace(LOADED, load_id="")
+
+
+@pytest.mark.parametrize(
+    ("reach", "at", "needed"),
+    [
+        pytest.param(CopyReach(4, "m:1"), LOADED, False, id="of the load that was compared"),
+        pytest.param(CopyReach(5, "m:1"), LOADED, False, id="set back"),
+        pytest.param(CopyReach(3, "m:1"), LOADED, False, id="a report is missing"),
+        pytest.param(CopyReach(4, "m:2"), LOADED, True, id="of another load"),
+        pytest.param(CopyReach(4, "n:1"), LOADED, True, id="of another mirror"),
+        pytest.param(
+            CopyReach(4, "m:2"), replace(LOADED, parts=1), False, id="not loaded yet anyway"
+        ),
+        pytest.param(
+            CopyReach(9, "m:2", load=("m:1", 4, 1)), LOADED, False, id="a load that was not counted"
+        ),
+        pytest.param(
+            CopyReach(9, "m:2", load=("m:3", 4, 1)), LOADED, True, id="another one was not counted"
+        ),
+        pytest.param(CopyReach(), LOADED, False, id="nothing was compared"),
+        pytest.param(CopyReach(4), LOADED, False, id="an earlier version stored no mirror"),
+        pytest.param(CopyReach(4, "m"), BEFORE_IDS, False, id="without ids"),
+        pytest.param(CopyReach(5, "m"), BEFORE_IDS, True, id="set back, perhaps to another load"),
+        pytest.param(CopyReach(4, "m:1"), BEFORE_IDS, True, id="of a load before the upgrade"),
+    ],
+)
+def test_a_copy_that_was_restored_from_a_backup_of_another_load_needs_a_load(
+    reach: CopyReach, at: CopyPosition, needed: bool
+) -> None:
+    assert reach.needs_load(at) == needed
+
+
 def test_versions_that_a_copy_followed_without_a_report_are_unknown(store: ServiceStore) -> None:
     copy(store, CopiedVersion(3))
     copy(store, follow(6, {"7": {"u": 1}}))
@@ -661,10 +695,10 @@ def test_versions_of_a_rebuilt_mirror_whose_load_was_not_reported_are_compared(
     store: ServiceStore,
 ) -> None:
     old = (CopiedVersion(500), follow(501, {"7": {"u": 1}}))
-    copy(store, *(replace(one, mirror="old") for one in old))
+    copy(store, *(replace(one, lineage="old") for one in old))
     one, two = follow(1, {"8": {"c": 5}}, {}), follow(2, {"9": {"c": 5}}, {"9": {"c": 1}})
-    copy(store, replace(one, mirror="new"))
-    copy(store, replace(two, mirror="new"))
+    copy(store, replace(one, lineage="new"))
+    copy(store, replace(two, lineage="new"))
 
     lost = store.ledger.copy_losses(T, "cache").residuals
     assert [one.missing for one in lost] == [{8: {"c": 5}, 9: {"c": 4}}]
@@ -677,7 +711,7 @@ def test_what_a_copy_followed_before_the_mirror_was_stored_with_it_is_unknown(
 ) -> None:
     copy(store, CopiedVersion(500), follow(501, {"7": {"u": 1}}))
     new = (follow(502, {"8": {"u": 1}}), follow(503, {"9": {"u": 1}}, {}))
-    copy(store, *(replace(one, mirror="new") for one in new))
+    copy(store, *(replace(one, lineage="new") for one in new))
 
     states = copied(store)
     assert states.pop(int(NOW.timestamp()) // 60) is LedgerState.UNKNOWN
@@ -720,17 +754,18 @@ def test_a_first_load_proves_nothing_of_rows_that_ought_to_have_gone(
 
 def test_a_load_that_was_not_counted_stays_known_until_it_is(store: ServiceStore) -> None:
     land(store, 0)
-    at = CopyPosition("m", 4, 0, parts=0)
+    at = replace(LOADED, parts=0)
     store.ledger.note_load("cache", T, at)
     store.ledger.prune(NOW)
 
     reach = Ledger(store.database).copy_reach("cache")[T]
-    assert [reach.awaits(one) for one in (at, replace(at, parts=None))] == [False, True]
+    found = [reach.awaits(one) for one in (at, LOADED, replace(LOADED, load_id="2"))]
+    assert found == [False, True, False]
 
-    copy(store, CopiedVersion(4, mirror="m"))
+    copy(store, CopiedVersion.loaded(LOADED))
 
-    assert store.ledger.copy_reach("cache")[T] == CopyReach(4, "m", 4)
-    assert Ledger(store.database).copy_reach("cache")[T] == CopyReach(4, "m", 4)
+    assert store.ledger.copy_reach("cache")[T] == CopyReach(4, "m:1", 4)
+    assert Ledger(store.database).copy_reach("cache")[T] == CopyReach(4, "m:1", 4)
 
 
 def test_a_copy_whose_reach_is_unreadable_is_unknown_and_goes_on(store: ServiceStore) -> None:

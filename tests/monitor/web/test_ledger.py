@@ -287,7 +287,10 @@ def test_an_older_residual_of_a_copy_is_named_with_its_time_by_the_page_and_the_
     rig.gate.copies = lambda _: ("cache",)
     start = rig.now.replace(second=0, microsecond=0) - timedelta(hours=5)
     lost = {str(minute(rig, 300)): {"u": 1}}
-    done = [CopiedVersion(3, swept=True, mirror="m"), CopiedVersion(4, start, lost, {}, mirror="m")]
+    done = [
+        CopiedVersion(3, swept=True, lineage="m"),
+        CopiedVersion(4, start, lost, {}, lineage="m"),
+    ]
     rig.store.ledger.add_copied("cache", ORDERS, done, rig.now)
     rig.round()
 

@@ -56,7 +56,7 @@ def test_rows_that_came_count_by_their_minute_and_op_and_rows_that_went_as_delet
     (done,) = copied.done
     assert done.changed == done.taken == {SECOND: {"u": 1, "c": 1}, NO_MINUTE: {"d": 1}}
     assert copied.position is not None
-    assert done.mirror == copied.position.mirror != ""
+    assert done.lineage == copied.position.lineage != ""
     assert settle(copied) == {}
 
 

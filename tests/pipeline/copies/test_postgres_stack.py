@@ -231,6 +231,23 @@ def test_a_table_that_somebody_emptied_is_loaded_again(
     assert rows() == copied.mirrored()
 
 
+def test_a_position_of_an_earlier_version_is_followed_from(
+    copied: Copied, postgres: Postgres, copy: PostgresCopy, rows: Any
+) -> None:
+    copied.lake.play([row(C, 10, 1, "one"), row(C, 11, 2, "two")])
+    copied.bring()
+    postgres.execute("ALTER TABLE sluice.copies DROP COLUMN load_id", database=copy.database)
+    before = copied.position
+    assert before is not None
+    assert (before.whole, before.load_id) == (True, "")
+
+    made = copied.play(row(U, 20, 1, "new"))
+
+    assert made is not None
+    assert (made.version, made.load, made.load_id) == (before.version + 1, 1, "")
+    assert rows() == copied.mirrored()
+
+
 def test_what_postgres_cannot_hold_is_told_without_the_value(copied: Copied) -> None:
     copied.lake.play([row(C, 10, 1, "secret\x00word")])
 

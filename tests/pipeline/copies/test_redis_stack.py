@@ -1,5 +1,6 @@
 """A copy in a real Redis is, row by row and text by text, what the mirror is."""
 
+import json
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -232,6 +233,21 @@ def test_one_that_was_emptied_is_loaded_again(copied: Copied, client: Client) ->
 
     copied.bring()
 
+    assert copied_rows(client) == mirrored(copied)
+
+
+def test_a_position_of_an_earlier_version_is_followed_from(copied: Copied, client: Client) -> None:
+    copied.lake.play([row(C, 10, 1, "one"), row(C, 11, 2, "two")])
+    copied.bring()
+    stored: Any = client.hget("sluice:copies", "db.t")
+    fields = json.loads(stored)
+    assert fields.pop("load_id")
+    client.hset("sluice:copies", "db.t", json.dumps(fields, sort_keys=True))
+
+    made = copied.play(row(U, 20, 1, "new"))
+
+    assert made is not None
+    assert (made.load, made.load_id) == (1, "")
     assert copied_rows(client) == mirrored(copied)
 
 

@@ -17,7 +17,7 @@ from pipeline.model import Op, Order
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from tests.builders.lake import ID, NAME, LocalLake, row
 from tests.pipeline.apply.test_archived import NEW, OLD, RULE
-from tests.pipeline.copies.copied import Copied, left_of_two
+from tests.pipeline.copies.copied import TABLE, Copied, left_of_two
 from tests.toy.copy import FileCopy, FileTarget
 
 C, U, D, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE
@@ -45,6 +45,7 @@ def test_a_copy_is_loaded_once_and_then_follows(copied: Copied) -> None:
     assert first is not None
     assert second is not None
     assert (first.load, second.load) == (1, 1)
+    assert first.lineage == second.lineage == f"{first.mirror}:{first.load_id}"
     assert (first.batch, second.batch) == (0, 1)
 
 
@@ -106,11 +107,12 @@ def test_a_load_goes_on_at_the_part_where_it_was_killed(
             copied.bring()
     assert copied.position is not None
     assert (copied.position.parts, len(names(copied))) == (2, 2)
+    begun = copied.position.load_id
     copied.lake.play([row(D, 50, 0), row(U, 51, 3, "z")])  # meanwhile the mirror goes on
     copied.reopen()
 
     assert copied.bring().load == 1  # type: ignore[union-attr]
-    copied.bring()
+    assert copied.bring().load_id == begun != ""  # type: ignore[union-attr]
 
     assert names(copied) == copied.lake.rows() == {1: "n1", 2: "n2", 3: "z"}
 
@@ -166,6 +168,26 @@ def test_a_strangers_commit_is_waited_for_and_loaded_once_it_is_waived(copied: C
     assert names(copied) == copied.lake.rows() == {1: "foreign", 2: "b", 3: "c"}
     assert made is not None
     assert made.load == 2
+
+
+def test_a_copy_is_loaded_again_on_request_though_not_over_a_strangers_commit(
+    copied: Copied,
+) -> None:
+    copied.lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    first = copied.bring()
+    assert first is not None
+
+    made = copied.copying.bring(TABLE, first, reload=True)
+
+    assert made is not None
+    assert (made.version, made.load, made.whole) == (first.version, 2, True)
+    assert made.load_id != first.load_id
+    DeltaTable(copied.lake.settings.mirror("db.t")).update(
+        {"name": "'foreign'"}, predicate="id = 1"
+    )
+    with pytest.raises(HeldError, match="foreign_write"):
+        copied.copying.bring(TABLE, made, reload=True)
+    assert names(copied) == {1: "a", 2: "b"}
 
 
 def test_a_log_that_was_cleaned_makes_a_late_copy_load_again(copied: Copied) -> None:
