@@ -396,25 +396,25 @@ class Ledger:
         hop = self._hop(copy)
         before = self.copy_reach(copy).get(table, CopyReach())  # as it was stored
         with self.database.write() as connection:
-            reach, new = self._copied(hop, table), list[LedgerEntry]()
+            reach, new, odd = self._copied(hop, table), list[LedgerEntry](), False
             for one in done:
                 if one.at is not None and not reach.precedes(one):
-                    self._inherit(connection, table, hop, at)
+                    odd |= self._inherit(connection, table, hop, at)
                 known = reach if one.lineage == reach.lineage else CopyReach()
                 highest = one.version if one.at is None else max(known.highest, one.version)
                 if one.at is None:
-                    self._add(connection, table, hop, new, at)
-                    self._add_load(connection, table, hop, one, at)
+                    odd |= self._add(connection, table, hop, new, at)
+                    odd |= self._add_load(connection, table, hop, one, at)
                     new = []
                 else:
                     again = one.version <= known.highest
                     new += settle_copied(one, known.last, at, again=again)
                 reach = CopyReach(one.version, one.lineage, highest)
-            self._add(connection, table, hop, new, at)
+            odd |= self._add(connection, table, hop, new, at)
             _reach_copy(connection, hop, table, reach)
             if before.load is not None:
                 connection.execute(delete(ledger_reach).where(_reach_of(_LOADS + hop, table)))
-        self._note_changed({table})
+        self._note_added(hop, {table: odd})
         with self._lock:
             self._reached.setdefault(hop, {})[table] = reach
 
@@ -827,19 +827,21 @@ class Ledger:
 
     def _add_load(
         self, connection: Connection, table: str, hop: str, load: CopiedVersion, at: datetime
-    ) -> None:
+    ) -> bool:
+        """Store what the *load* makes good; return whether that is anything."""
         lost = (one for one in self._missing(table, hop) if is_loaded(one, load))
         good = [one.with_proof(f"load of version {load.version}") for one in lost]
-        if good:
-            _store_entries(connection, table, hop, good, at)
+        _store_entries(connection, table, hop, good, at)
+        return bool(good)
 
-    def _inherit(self, connection: Connection, table: str, hop: str, at: datetime) -> None:
+    def _inherit(self, connection: Connection, table: str, hop: str, at: datetime) -> bool:
         """Count what removed copies of *table* miss as what the copy of *hop* misses, too.
 
         They may have moved on by this hop, so how far they were compared is not known any more.
+        Return whether they miss anything else.
         """
         if self._copies is None:
-            return
+            return False
         lost = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
         theirs = and_(lost, _of_other_copies(ledger_minutes.c.hop, self._copies))
         query = select(ledger_minutes).where(theirs)
@@ -855,6 +857,7 @@ class Ledger:
         _store_entries(connection, table, hop, [*new.values()], at)
         reach = _of_other_copies(ledger_reach.c.lane, self._copies)
         connection.execute(delete(ledger_reach).where(ledger_reach.c.table == table, reach))
+        return bool(new)
 
     def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> bool:
         """Add what was not added before, as :meth:`_add`: a check counts again after a restart."""

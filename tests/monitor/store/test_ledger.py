@@ -683,6 +683,24 @@ def test_a_copy_that_was_restored_from_a_backup_of_another_load_needs_a_load(
     assert reach.needs_load(at) == needed
 
 
+def test_residuals_of_a_copy_are_read_again_only_if_they_may_be_others(store: ServiceStore) -> None:
+    copy(store, CopiedVersion(3), follow(4, {"7": {"u": 1}}))
+    assert store.ledger.residuals() == {(T, CACHE): 0}
+    asked: list[object] = []
+    engine = store.ledger.database.engine
+    event.listen(engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
+
+    copy(store, follow(5, {"7": {"u": 1}}))
+    asked.clear()
+    assert store.ledger.residuals() == {(T, CACHE): 0}
+    assert not asked
+
+    copy(store, follow(6, {"7": {"u": 1}}, {}))
+    assert store.ledger.residuals() == {(T, CACHE): 1}
+    copy(store, CopiedVersion(7))
+    assert store.ledger.residuals() == {(T, CACHE): 0}
+
+
 def test_versions_that_a_copy_followed_without_a_report_are_unknown(store: ServiceStore) -> None:
     copy(store, CopiedVersion(3))
     copy(store, follow(6, {"7": {"u": 1}}))
