@@ -484,8 +484,8 @@ RESIDUAL = MetricFamily(
 LEDGER = MetricFamily(
     "sluice_ledger_residual_rows",
     ("table", "hop"),
-    "Rows that went into a hop and did not come out, or the reverse, without those that are"
-    " proven to be made good; absent while unknown.",
+    "Events (hop collection), messages and rows (landing) or rows that went into a hop and did not"
+    " come out, or the reverse, without those proven to be made good; absent while unknown.",
     _ledger,
 )
 HEADROOM = MetricFamily(
