@@ -64,7 +64,7 @@ class App:
         self.stopping, self.started = threading.Event(), clock()
         self.current, self.way = CurrentBoard(), RequestPriority()
         self.lake, self.wanted = LakeClient.of(config), MergeDemand(clock)
-        self.copies = Copies(self.settings, config.copied, store.ledger)
+        self.copies = Copies(self.settings, config.copied, store.ledger.copies)
         self.observers = Observers(config, store, self.lake, clock, self.copies.positions)
         self.copies.add_jobs(
             partial(self.observers.watcher.look, LOOK_AGE, ()),

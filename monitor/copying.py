@@ -17,7 +17,7 @@ import structlog
 
 from monitor.config.plans import CopyPlan
 from monitor.observe.sampler import AskCopy, Sampling
-from monitor.store.ledger import CopyReach, Ledger
+from monitor.store.copy_ledger import CopyLedger, CopyReach
 from pipeline.apply.table_format import Mirrors
 from pipeline.build import open_table_format
 from pipeline.clocks import Retries
@@ -43,7 +43,7 @@ class CopyWork:
 
     plan: CopyPlan
     copying: CopySync
-    ledger: Ledger
+    ledger: CopyLedger
     look: Callable[[], Sampling]
     tables: Callable[[], Iterable[Table]]
     clock: Callable[[], datetime]
@@ -176,7 +176,7 @@ class ComparedPositions:
 
     copy: str
     target: CopyTarget
-    ledger: Ledger
+    ledger: CopyLedger
     _known: dict[str, CopyPosition] = field(default_factory=dict)
 
     def __call__(self) -> Mapping[str, CopyPosition | Missing]:
@@ -220,7 +220,7 @@ class Copies:
 
     settings: PipelineSettings
     plans: Sequence[CopyPlan]
-    ledger: Ledger
+    ledger: CopyLedger
     jobs: tuple[CopyWork, ...] = ()
 
     def __post_init__(self) -> None:

@@ -7,9 +7,6 @@ its batches UNKNOWN: nothing counts it as a loss.
 Balanced and unknown minutes stay for some hours, minutes that were made good for 42 days. Residuals
 stay until they are made good, so that none ends by its age. What was proven stays proven: the proof
 is stored with the minute, and is not asked for again.
-
-The hop of a copy is stored by its place, not by its name: what a store misses stays with it,
-though the config renames it. Earlier versions stored it by name.
 """
 
 import json
@@ -19,12 +16,10 @@ from collections import deque
 from collections.abc import (
     Callable,
     Collection,
-    ItemsView,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
-    Set,
 )
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -43,7 +38,6 @@ from sqlalchemy import (
     exists,
     func,
     insert,
-    literal,
     or_,
     select,
     true,
@@ -66,41 +60,52 @@ from checks.ledger import (
     copy_hop,
     count_in_flight,
     group_residuals,
-    inherit_missing,
     is_copy_hop,
-    is_loaded,
     leave_unknown,
     minute_of,
-    place_hop,
-    settle_copied,
     settle_landing,
     settle_merge,
 )
 from checks.model import Outcome, Verdict
+from monitor.store.copy_ledger import CopyLedger, is_reach_of_copy
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, LONG, delete_rows
+from monitor.store.ledger_rows import (
+    AT_ONCE,
+    Minutes,
+    are_odd,
+    of_hop,
+    reach_of,
+    read_counts,
+    read_dated_entry,
+    read_entry,
+    read_integer,
+    read_items,
+    read_minute,
+    require_hop,
+    salvage_number,
+    salvage_rows,
+    store_entries,
+    store_of_tables,
+    store_reach,
+)
 from monitor.store.received import Received, find_tables
 from monitor.store.schema import ledger_minutes, ledger_open, ledger_reach
-from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.errors import UnreachableError
-from pipeline.minute_counts import MINUTES, NO_MINUTE, is_minute
+from pipeline.minute_counts import MINUTES, NO_MINUTE
 from pipeline.model import Hop
 from pipeline.reports import LandingReport, MergeReport
 
 KEPT = timedelta(hours=6)  # of minutes without a residual
 MOST_WAITING = 100_000  # batches that wait for a merge; older ones are given up and unknown
-_AT_ONCE = 500  # tables that one statement names
 _LOST_AT_ONCE = 100  # tables and hops of which one statement reads residuals
 _TOGETHER = 20  # merges that are compared in one transaction
 _REMOVED = copy_hop("")  # of all copies that the config does not name any more
 _COMPARED = 500  # batches after which a transaction compares no other merge
 MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
-MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
 MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
 EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
 _TOPICS = f"{LANDING_HOP}:"  # rows of ``ledger_reach``: by lane, batches whose topics were counted
-_LOADS = "load:"  # rows of ``ledger_reach``: by hop, the load of a copy that has not been counted
-UNREADABLE = "unreadable"  # op of missing rows whose counts cannot be read
 UNREAD = Recorded(2**62, 2**62)  # above each batch: so none is known to be recorded
 
 Residuals = Mapping[tuple[str, str], int | None]
@@ -116,60 +121,13 @@ class CountedHop:
     proven: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CopyReach:
-    """The version through which a copy was compared, and the lineage of its rows; -1 before any.
-
-    The lineage is empty if an earlier version of Sluice stored none: then it may be any.
-    ``highest`` is above ``last`` while a copy that was set back follows versions again: it was
-    compared through that one before.  ``load`` is the (lineage, version, number) of a load that has
-    not been counted: it may have ended.
-    """
-
-    last: int = -1
-    lineage: str = ""
-    highest: int = -1
-    load: tuple[str, int, int] | None = None
-
-    def covers(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position took over nothing that was not compared."""
-        return self.lineage == at.lineage and self.last >= at.version and not self.awaits(at)
-
-    def exceeds(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position was compared further before: it was set back.
-
-        Only if this reach is not newer than the position.
-        """
-        return self.lineage == at.lineage and self.last > at.version
-
-    def needs_load(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position was restored from a backup of another load.
-
-        A copy that was set back may be that, too, if its load has no id.
-        """
-        if not at.whole or self.last < 0 or not self.lineage or self.awaits(at):
-            return False
-        return self.lineage != at.lineage or (not at.load_id and self.exceeds(at))
-
-    def awaits(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position has ended a load that was not counted."""
-        return at.whole and self.load == _load_of(at)
-
-    def precedes(self, one: CopiedVersion) -> bool:
-        """Whether a copy that has come to hold *one* took over nothing in between."""
-        known = self.last >= 0 and self.lineage in {"", one.lineage}
-        return known and one.version <= self.last + 1
-
-
 @dataclass(eq=False)
 class Ledger:
     """The ledger of one lane; ``_early`` are merges of batches that landing has not reported yet.
 
     They are in memory only, because each process reports the newest merge of a table again.
-    ``_copies`` has by name the hops of the copies that there are, once they are known.
-    ``_residuals`` and ``_losses`` are as stored but for those of the ``_changed`` tables; None: of
-    all tables. ``_reached`` has by hop of a copy and table what was compared, never before its
-    residuals can be read.
+    ``copies`` compares what copies took over. ``_residuals`` and ``_losses`` are as stored but for
+    those of the ``_changed`` tables; None: of all tables.
     """
 
     database: Database
@@ -184,37 +142,18 @@ class Ledger:
     _receiving: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _received: Received = field(init=False, repr=False)
     _counted: dict[str, CountedHop] = field(default_factory=dict, repr=False)
-    _copies: Mapping[str, str] | None = None
-    _reached: dict[str, dict[str, CopyReach]] = field(default_factory=dict, repr=False)
+    _minutes: Minutes = field(init=False, repr=False)
+    copies: CopyLedger = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read what topics brought that waits to be stored."""
-        self._received = Received(self.database)
+        self._received, self._minutes = Received(self.database), Minutes(self.database)
+        self.copies = CopyLedger(self.database, self._note_added)
 
     def know_copies(self, places: Mapping[str, str]) -> None:
-        """Count what a copy does at its place; *places* are by the names that the config has.
-
-        What an earlier version stored by name goes to the place of this name. What was missing then
-        is kept beside that, because the name may have had another place.
-        """
-        hops = {name: place_hop(place) for name, place in places.items()}
-        named = ledger_reach.c.lane.in_([copy_hop(name) for name in hops])
-        with self.database.read() as connection:
-            found = {*connection.scalars(select(ledger_reach.c.lane).where(named))}
-        if found:
-            with self.database.write() as connection:
-                for name, hop in hops.items():
-                    _place(connection, copy_hop(name), hop)
-        with self._lock:
-            self._copies, self._reached, self._changed = hops, {}, None
-
-    def _hop(self, copy: str) -> str:
-        """Return the hop under which what a copy of this name does is stored."""
-        return (self._copies or {}).get(copy, copy_hop(copy))
-
-    def _names(self) -> Mapping[str, str]:
-        """Return the hop by which what a copy does is stored -> the one that has its name."""
-        return {hop: copy_hop(name) for name, hop in (self._copies or {}).items()}
+        """Know the *places* of the copies that there are, by their names in the config."""
+        self.copies.know_places(places)
+        self._note_changed(None)  # residuals of places that moved
 
     def note_counts(self, verdict: Verdict, at: datetime) -> None:
         """Keep what the check of a hop counted until the next transaction, with others' counts.
@@ -275,10 +214,10 @@ class Ledger:
                 if batch <= known.last:
                     _forget_from(connection, lane, batch)
                 now, counted = known.with_batch(batch), counted.with_batch(batch)
-                _reach(connection, lane, EVERY_TABLE, now.first, now.last)
+                store_reach(connection, lane, EVERY_TABLE, now.first, now.last)
                 if rows:
                     connection.execute(insert(ledger_open), rows)
-                _reach(connection, _TOPICS, lane, counted.first, counted.last)
+                store_reach(connection, _TOPICS, lane, counted.first, counted.last)
                 self._add_to_tables(connection, LANDING_HOP, wrong, at + report.took)
                 whole = [(table, one) for table, one in received if not one.missing]
                 added = self._received.add(connection, whole)
@@ -342,12 +281,12 @@ class Ledger:
         at: datetime,
     ) -> None:
         """Add entries of many tables to those of their minutes."""
-        there = self._of_tables(hop, new)
+        there = self._minutes.of_tables(hop, new)
         for table, one in new:
             key = (table, one.minute)
             there[key] = there[key].with_more(one) if key in there else one
         written = {(table, one.minute) for table, one in new}
-        _replace(connection, [_row(key[0], hop, there[key], at) for key in sorted(written)])
+        store_of_tables(connection, hop, [(key[0], there[key]) for key in sorted(written)], at)
 
     def add_merges(self, lane: str, merges: Iterable[MergeReport], at: datetime) -> None:
         """Compare each merge with the batches it covers; one that was compared changes nothing.
@@ -380,84 +319,6 @@ class Ledger:
                     time.sleep(min(time.monotonic() - began, LONG))
             self._early = early
 
-    def add_copied(
-        self, copy: str, table: str, done: Sequence[CopiedVersion], at: datetime
-    ) -> None:
-        """Compare what a copy has followed, oldest first.
-
-        Of a version that it follows again, only what is missing counts. A version that was loaded
-        makes good what was missing before it.  Versions of another lineage are not compared with
-        those before: what came between was not reported, so it is unknown. If what it holds came
-        neither by a load nor by versions that were compared, its place may be a removed one by
-        another address: it misses what those lacked.
-        """
-        if not done:
-            return
-        hop = self._hop(copy)
-        before = self.copy_reach(copy).get(table, CopyReach())  # as it was stored
-        with self.database.write() as connection:
-            reach, new, odd = self._copied(hop, table), list[LedgerEntry](), False
-            for one in done:
-                if one.at is not None and not reach.precedes(one):
-                    odd |= self._inherit(connection, table, hop, at)
-                known = reach if one.lineage == reach.lineage else CopyReach()
-                highest = one.version if one.at is None else max(known.highest, one.version)
-                if one.at is None:
-                    odd |= self._add(connection, table, hop, new, at)
-                    odd |= self._add_load(connection, table, hop, one, at)
-                    new = []
-                else:
-                    again = one.version <= known.highest
-                    new += settle_copied(one, known.last, at, again=again)
-                reach = CopyReach(one.version, one.lineage, highest)
-            odd |= self._add(connection, table, hop, new, at)
-            _reach_copy(connection, hop, table, reach)
-            if before.load is not None:
-                connection.execute(delete(ledger_reach).where(_reach_of(_LOADS + hop, table)))
-        self._note_added(hop, {table: odd})
-        with self._lock:
-            self._reached.setdefault(hop, {})[table] = reach
-
-    def note_load(self, copy: str, table: str, at: CopyPosition) -> None:
-        """Store that *copy* is being loaded, so that the end of the load is known as that."""
-        known, hop = self.copy_reach(copy).get(table, CopyReach()), self._hop(copy)
-        if known.load == _load_of(at):
-            return
-        with self.database.write() as connection:
-            _reach(connection, _LOADS + hop, table, at.load, at.version, lineage=at.lineage)
-        with self._lock:
-            self._reached.setdefault(hop, {})[table] = replace(known, load=_load_of(at))
-
-    def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
-        """Compare again what *copy* follows from *at* on, if it was compared further before."""
-        known, hop = self.copy_reach(copy).get(table, CopyReach()), self._hop(copy)
-        if not known.exceeds(at):
-            return
-        reach = replace(known, last=at.version)
-        with self.database.write() as connection:
-            _reach_copy(connection, hop, table, reach)
-        with self._lock:
-            self._reached.setdefault(hop, {})[table] = reach
-
-    def copy_reach(self, copy: str) -> Mapping[str, CopyReach]:
-        """Return table -> through which version *copy* was compared; absent if that is unknown.
-
-        Residuals that are read later have all that it misses until there.
-        """
-        hop = self._hop(copy)
-        with self._lock:
-            if hop not in self._reached:
-                found = self._by_table(hop, _copied_in)
-                for table, one in self._by_table(_LOADS + hop, _loaded_in).items():
-                    found[table] = replace(found.get(table, CopyReach()), load=one.load)
-                self._reached[hop] = found
-            return dict(self._reached[hop])
-
-    def _by_table(self, lane: str, decode: Callable[[Row[Any]], CopyReach]) -> dict[str, CopyReach]:
-        query = select(ledger_reach).where(ledger_reach.c.lane == lane)
-        rows = self.database.decoded(query, ledger_reach, lambda row: (str(row.table), decode(row)))
-        return dict(rows)
-
     def entries(
         self, table: str, since: int, until: int, copies: Iterable[str] = ()
     ) -> Mapping[str, tuple[LedgerEntry, ...]]:
@@ -467,10 +328,10 @@ class Ledger:
         flying = count_in_flight(self._open(ledger_open.c.table == table))
         found = dict[str, list[LedgerEntry]]()
         stored = {hop: str(hop) for hop in LEDGER_HOPS}
-        stored |= {copy_hop(copy): self._hop(copy) for copy in copies}
+        stored |= {copy_hop(copy): self.copies.hop(copy) for copy in copies}
         with self._receiving:  # no minute that waits is stored meanwhile
             for hop, own_hop in stored.items():
-                found[hop] = self._minutes(and_(when, ledger_minutes.c.hop == own_hop))
+                found[hop] = self._minutes.select(and_(when, ledger_minutes.c.hop == own_hop))
             waiting = self._received.of_table(table)
         found[LANDING_HOP] += [one for one in waiting if since <= one.minute < until]
         found[Hop.MERGE] += [one for one in flying if since <= one.minute < until]
@@ -485,11 +346,11 @@ class Ledger:
         self._read_changed()
         stored = self._residuals
         found = {**stored, **self._waiting_residuals(stored)}
-        names = self._names()
+        names = self.copies.names()
         return {
             (table, names.get(hop, hop)): rows
             for (table, hop), rows in found.items()
-            if not self._is_removed(hop)
+            if not self.copies.is_removed(hop)
         }
 
     def residual_minutes(self, table: str) -> Mapping[str, tuple[int, int]]:
@@ -503,11 +364,11 @@ class Ledger:
         query = select(hop, func.min(minute), func.max(minute)).where(known).group_by(hop)
         with self.database.read() as connection:
             found = connection.execute(query).all()
-        names = self._names()
+        names = self.copies.names()
         return {
             names.get(hop, str(hop)): (int(first), int(last))
             for hop, first, last in found
-            if not self._is_removed(hop)
+            if not self.copies.is_removed(hop)
         }
 
     def _waiting_residuals(self, stored: Residuals) -> Residuals:
@@ -533,21 +394,14 @@ class Ledger:
         Until its first report, those of removed copies of *table* too: its place may be one of
         those by another address.
         """
-        hop = self._hop(copy)
-        known = self._reached.get(hop)
-        reach = self.copy_reach(copy) if known is None else known
-        reported = reach.get(table, CopyReach()).last >= 0  # before its residuals are read
+        hop = self.copies.hop(copy)
+        reported = self.copies.is_reported(copy, table)  # before its residuals are read
         self._read_changed()
         losses = self._losses
         own, removed = losses.get((table, hop), NO_LOSSES), losses.get((table, _REMOVED))
         if removed is not None and not reported:
             own += removed
         return own.at_hop(copy_hop(copy))
-
-    def _is_removed(self, hop: str) -> bool:
-        """Whether it is the hop of a copy that the config does not have any more."""
-        known = self._copies
-        return known is not None and is_copy_hop(hop) and hop not in known.values()
 
     def make_good(self, table: str, *proven: tuple[Residual, str]) -> None:
         """Store that residuals of *table* are made good, and by what; not what was found since.
@@ -561,14 +415,14 @@ class Ledger:
 
     def _prove(self, connection: Connection, table: str, residual: Residual, proof: str) -> None:
         minutes = sorted(residual.missing)
-        for start in range(0, len(minutes), _AT_ONCE):
-            own = and_(*_of_hop(table, residual.hop))
-            some = ledger_minutes.c.minute.in_(minutes[start : start + _AT_ONCE])
+        for start in range(0, len(minutes), AT_ONCE):
+            own = and_(*of_hop(table, residual.hop))
+            some = ledger_minutes.c.minute.in_(minutes[start : start + AT_ONCE])
             query = select(ledger_minutes).where(own, some)
-            for row in self.database.decoded(query, ledger_minutes, _entry_at):
+            for row in self.database.decoded(query, ledger_minutes, read_dated_entry):
                 one, at = row
                 if one.found == residual.at and one.missing:
-                    _store_entries(connection, table, residual.hop, [one.with_proof(proof)], at)
+                    store_entries(connection, table, residual.hop, [one.with_proof(proof)], at)
 
     def _read_changed(self) -> None:
         """Read again what changed since it was read last; no writer waits for that."""
@@ -586,8 +440,8 @@ class Ledger:
     def _read_tables(self, tables: Sequence[str]) -> None:
         changed = {*tables}
         kept = {key: rows for key, rows in self._residuals.items() if key[0] not in changed}
-        for start in range(0, len(tables), _AT_ONCE):
-            some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
+        for start in range(0, len(tables), AT_ONCE):
+            some = ledger_minutes.c.table.in_(tables[start : start + AT_ONCE])
             kept |= self._sum_residuals(some)
         self._residuals = kept
         losses = {key: one for key, one in self._losses.items() if key[0] not in changed}
@@ -607,12 +461,12 @@ class Ledger:
             rows = lost[table, hop]
             entries = [one for one in read if isinstance(one, LedgerEntry)]
             unread = sum(one for one in read if isinstance(one, int))
-            own = group_residuals(_known_hop(hop), entries) if entries else ()
+            own = group_residuals(require_hop(hop), entries) if entries else ()
             if own and len(read) == MOST_LOST:  # the newest may go on
                 own = (*own[:-1], replace(own[-1], whole=False))
             known = unread + sum(one.rows for one in own)
             more = max(rows - known, 0)  # a merge may have come between
-            whose = _REMOVED if self._is_removed(hop) else hop if is_copy_hop(hop) else ""
+            whose = _REMOVED if self.copies.is_removed(hop) else hop if is_copy_hop(hop) else ""
             losses = TableLosses(own, more, unread)
             found[table, whose] = found.get((table, whose), NO_LOSSES) + losses
         yield from found.items()
@@ -636,7 +490,7 @@ class Ledger:
         query = select(ranked).where(ranked.c.place <= MOST_LOST)
         read = self.database.readable(
             query.order_by(ranked.c.table, ranked.c.hop, ranked.c.place),
-            lambda row: ((row.table, row.hop), _entry(row)),
+            lambda row: ((row.table, row.hop), read_entry(row)),
         )
         if read is not None:
             found: dict[tuple[str, str], list[LedgerEntry | int]] = {key: [] for key in keys}
@@ -648,7 +502,7 @@ class Ledger:
             yield from self._read_lost(keys[len(keys) // 2 :])
         else:
             few = select(ledger_minutes).where(wrong).order_by(*oldest).limit(MOST_LOST)
-            yield keys[0], self.database.decoded(few, ledger_minutes, _entry, _lost_rows)
+            yield keys[0], self.database.decoded(few, ledger_minutes, read_entry, salvage_rows)
 
     def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
         columns = (ledger_minutes.c.table, ledger_minutes.c.hop)
@@ -715,10 +569,7 @@ class Ledger:
         gone += sum(map(self._give_up, lanes))
         if self._lane is not None:
             row = ledger_reach.c.lane
-            copied = or_(
-                *(row.startswith(each, autoescape=True) for each in (copy_hop(""), _LOADS))
-            )
-            other = and_(row.not_in((self._lane, _TOPICS)), ~copied)
+            other = and_(row.not_in((self._lane, _TOPICS)), ~is_reach_of_copy(row))
             delete_rows(self.database, ledger_reach, other)
             gone += delete_rows(self.database, ledger_open, ledger_open.c.lane != self._lane)
         self._note_changed(self._find_ended())
@@ -750,10 +601,10 @@ class Ledger:
             if not numbers:
                 return 0
             some = and_(own, batch <= numbers[-1])
-            self._add(connection, table, Hop.MERGE, leave_unknown(self._open(some)), at)
+            self._minutes.add(connection, table, Hop.MERGE, leave_unknown(self._open(some)), at)
             connection.execute(delete(ledger_open).where(some))
             settled = max(self._recorded(lane, table).last, numbers[-1])
-            _reach(connection, lane, table, -1, settled)
+            store_reach(connection, lane, table, -1, settled)
         return len(numbers)
 
     def _give_up(self, lane: str) -> int:
@@ -764,20 +615,14 @@ class Ledger:
             first = known.last - MOST_WAITING + 1
             old = and_(ledger_open.c.lane == lane, ledger_open.c.batch < first)
             if connection.scalar(select(func.count()).where(old)):
-                _reach(connection, lane, EVERY_TABLE, max(known.first, first), known.last)
+                store_reach(connection, lane, EVERY_TABLE, max(known.first, first), known.last)
         return delete_rows(self.database, ledger_open, old)
 
     def _recorded(self, lane: str, table: str = EVERY_TABLE) -> Recorded:
         """Return what was recorded of *table*, or of the lane; `UNREAD` if that is unreadable."""
-        query = select(ledger_reach).where(_reach_of(lane, table))
+        query = select(ledger_reach).where(reach_of(lane, table))
         found = self.database.decoded(query, ledger_reach, _recorded_in, lambda _: UNREAD)
         return found[0] if found else Recorded()
-
-    def _copied(self, hop: str, table: str) -> CopyReach:
-        """Return through which version a copy was compared; none if that is unreadable."""
-        query = select(ledger_reach).where(_reach_of(hop, table))
-        found = self.database.decoded(query, ledger_reach, _copied_in)
-        return found[0] if found else CopyReach()
 
     def _settle(
         self,
@@ -800,89 +645,29 @@ class Ledger:
         unread = and_(own, func.typeof(ledger_open.c.batch) != "integer")  # it may be any
         landed = self._open(or_(passed, unread), merge.batch)
         new = settle_merge(merged, landed, recorded, settled)
-        odd = self._add(connection, table, Hop.MERGE, new, at)
+        odd = self._minutes.add(connection, table, Hop.MERGE, new, at)
         connection.execute(delete(ledger_open).where(passed))
-        _reach(connection, lane, table, -1, merge.batch)
+        store_reach(connection, lane, table, -1, merge.batch)
         return len(landed), odd
-
-    def _add(
-        self,
-        connection: Connection,
-        table: str,
-        hop: str,
-        new: Sequence[LedgerEntry],
-        at: datetime,
-    ) -> bool:
-        """Add *new* entries to those of their minutes; return whether one of them is odd."""
-        if not new:
-            return False
-        there = self._of_minutes(table, hop, {one.minute for one in new})
-        every = add_entries([*there.values(), *new])
-        _store_entries(connection, table, hop, every, at)
-        return _are_odd([*there.values(), *every])
-
-    def _missing(self, table: str, hop: str) -> list[LedgerEntry]:
-        lost = self._minutes(and_(*_of_hop(table, hop), ledger_minutes.c.residual != 0))
-        return [one for one in lost if one.missing]
-
-    def _add_load(
-        self, connection: Connection, table: str, hop: str, load: CopiedVersion, at: datetime
-    ) -> bool:
-        """Store what the *load* makes good; return whether that is anything."""
-        lost = (one for one in self._missing(table, hop) if is_loaded(one, load))
-        good = [one.with_proof(f"load of version {load.version}") for one in lost]
-        _store_entries(connection, table, hop, good, at)
-        return bool(good)
-
-    def _inherit(self, connection: Connection, table: str, hop: str, at: datetime) -> bool:
-        """Count what removed copies of *table* miss as what the copy of *hop* misses, too.
-
-        They may have moved on by this hop, so how far they were compared is not known any more.
-        Return whether they miss anything else.
-        """
-        if self._copies is None:
-            return False
-        lost = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
-        theirs = and_(lost, _of_other_copies(ledger_minutes.c.hop, self._copies))
-        query = select(ledger_minutes).where(theirs)
-        salvage = partial(_unread_minute, otherwise=1)
-        found = self.database.decoded(query, ledger_minutes, _entry, salvage)
-        there = self._of_minutes(table, hop, {one.minute for one in found}) if found else {}
-        new = dict[int, LedgerEntry]()
-        for one in found:
-            own = new.get(one.minute) or there.get(one.minute, LedgerEntry(one.minute))
-            more = inherit_missing(one, own)
-            if more.missing:
-                new[one.minute] = own.with_more(more)
-        _store_entries(connection, table, hop, [*new.values()], at)
-        reach = _of_other_copies(ledger_reach.c.lane, self._copies)
-        connection.execute(delete(ledger_reach).where(ledger_reach.c.table == table, reach))
-        return bool(new)
 
     def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> bool:
         """Add what was not added before, as :meth:`_add`: a check counts again after a restart."""
         hop, at, every = Hop.COLLECTION, counted.at, tuple[LedgerEntry, ...]()
         if counted.entries:
-            there = self._of_minutes(table, hop, {one.minute for one in counted.entries})
+            there = self._minutes.of_minutes(table, hop, {one.minute for one in counted.entries})
             news = [
                 one
                 for one in counted.entries
                 if one.minute not in there or there[one.minute].batch < one.batch
             ]
             every = add_entries([*there.values(), *news])
-            _store_entries(connection, table, hop, every, at)
+            store_entries(connection, table, hop, every, at)
         if counted.proven:
             proof = f"{COUNTING_CHECK} passes"
-            good = [one.with_proof(proof) for one in self._missing(table, hop)]
+            good = [one.with_proof(proof) for one in self._minutes.missing(table, hop)]
             if good:
-                _store_entries(connection, table, hop, good, at)
-        return counted.proven or _are_odd(every)
-
-    def _of_minutes(self, table: str, hop: str, wanted: Set[int]) -> dict[int, LedgerEntry]:
-        """Return the stored entries of the *wanted* minutes (at least one)."""
-        minute = ledger_minutes.c.minute
-        near = and_(*_of_hop(table, hop), minute >= min(wanted), minute <= max(wanted))
-        return {one.minute: one for one in self._minutes(near) if one.minute in wanted}
+                store_entries(connection, table, hop, good, at)
+        return counted.proven or are_odd(every)
 
     def _open(self, which: ColumnElement[bool], unread: int = 0) -> list[LandedBatch]:
         """Return open batches; *unread* is the number of one whose own is unreadable."""
@@ -890,196 +675,23 @@ class Ledger:
         salvage = partial(_unread_batch, otherwise=unread)
         return self.database.decoded(query, ledger_open, _landed, salvage)
 
-    def _of_tables(
-        self, hop: str, new: Collection[tuple[str, LedgerEntry]]
-    ) -> dict[tuple[str, int], LedgerEntry]:
-        """Return the stored entries of the tables and minutes of *new*, few tables at once."""
-        tables, minutes = sorted({table for table, _ in new}), {one.minute for _, one in new}
-        found = dict[tuple[str, int], LedgerEntry]()
-        for start in range(0, len(tables), _AT_ONCE):
-            some = ledger_minutes.c.table.in_(tables[start : start + _AT_ONCE])
-            own = and_(some, ledger_minutes.c.hop == hop, ledger_minutes.c.minute.in_(minutes))
-            entries = self.database.decoded(
-                select(ledger_minutes).where(own),
-                ledger_minutes,
-                lambda row: (row.table, _entry(row)),
-                lambda stored: (str(stored["table"] or b"", "utf-8"), _unread_minute(stored)),
-            )
-            found |= {(table, one.minute): one for table, one in entries}
-        return found
-
-    def _minutes(self, which: ColumnElement[bool]) -> list[LedgerEntry]:
-        query = select(ledger_minutes).where(which)
-        return self.database.decoded(query, ledger_minutes, _entry, _unread_minute)
-
-
-def _are_odd(entries: Iterable[LedgerEntry]) -> bool:
-    """Whether a sum of residuals may be another with one of *entries*: else all balance."""
-    return any(one.missing or one.unknown for one in entries)
-
-
-def _of_hop(table: str, hop: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return ledger_minutes.c.table == table, ledger_minutes.c.hop == str(hop)
-
-
-def _of_other_copies(hop: ColumnElement[str], kept: Mapping[str, str]) -> ColumnElement[bool]:
-    """Whether a *hop* is that of a copy that is not among those *kept*."""
-    return and_(hop.startswith(copy_hop(""), autoescape=True), hop.not_in(kept.values()))
-
-
-def _place(connection: Connection, named: str, hop: str) -> None:
-    """Count at *hop*, of a place, what the hop *named* has of tables that are new to this place."""
-    lane, table = ledger_reach.c.lane, ledger_reach.c.table
-    known = select(table).where(lane == hop)
-    new = and_(lane == named, table.not_in(known))
-    own = and_(ledger_minutes.c.hop == named, ledger_minutes.c.table.in_(select(table).where(new)))
-    columns = [literal(hop) if one.name == "hop" else one for one in ledger_minutes.c]
-    copied = insert(ledger_minutes).from_select([*ledger_minutes.c], select(*columns).where(own))
-    connection.execute(copied.prefix_with("OR REPLACE"))
-    connection.execute(update(ledger_reach).where(new).values(lane=hop))
-
-
-def _store_entries(
-    connection: Connection, table: str, hop: str, entries: Sequence[LedgerEntry], at: datetime
-) -> None:
-    """Write *entries* in place of those of their minutes."""
-    _replace(connection, [_row(table, hop, one, at) for one in entries])
-
-
-def _replace(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    if rows:
-        connection.execute(insert(ledger_minutes).prefix_with("OR REPLACE"), rows)
-
-
-def _row(table: str, hop: str, one: LedgerEntry, at: datetime) -> dict[str, Any]:
-    return {
-        "table": table,
-        "hop": str(hop),
-        "minute": one.minute,
-        "went_in": dict(one.went_in),
-        "came_out": dict(one.came_out),
-        "explained": dict(one.explained),
-        "unknown": int(one.unknown),
-        "residual": min(one.residual or 0, MOST_RESIDUAL),
-        "batch": one.batch,
-        "at": at,
-        "made_good": dict(one.made_good) or None,
-        "proof": one.proof or None,
-        "found": one.found,
-    }
-
-
-def _entry(row: Row[Any]) -> LedgerEntry:
-    _known_hop(row.hop)
-    return LedgerEntry(
-        _minute(row.minute),
-        _counts(row.went_in),
-        _counts(row.came_out),
-        _counts(row.explained),
-        unknown=bool(row.unknown),
-        batch=_integer(row.batch),
-        made_good={} if row.made_good is None else _counts(row.made_good),
-        proof=str(row.proof or ""),
-        found=row.found,
-    )
-
-
-def _known_hop(hop: str) -> str:
-    """Require a hop that has a ledger, or nothing knows what a row counts."""
-    return hop if is_copy_hop(hop) or hop == LANDING_HOP else Hop(hop)
-
-
-def _entry_at(row: Row[Any]) -> tuple[LedgerEntry, datetime]:
-    return _entry(row), row.at
-
 
 def _landed(row: Row[Any]) -> LandedBatch:
     counts = row.counts
     if counts is not None:
-        counts = {minute: _counts(own) for minute, own in _items(counts)}
+        counts = {minute: read_counts(own) for minute, own in read_items(counts)}
         for minute in counts.keys() - {NO_MINUTE}:
-            _minute(int(minute))
-    return LandedBatch(_integer(row.batch), row.at, counts)
-
-
-def _counts(stored: Any) -> dict[str, int]:
-    """Require names that can be shown, and numbers."""
-    if not all(name.isprintable() for name, _ in _items(stored)):
-        raise ValueError("a name cannot be shown")
-    return {name: _integer(rows) for name, rows in stored.items()}
-
-
-def _minute(stored: Any) -> int:
-    if not is_minute(_integer(stored)):
-        raise ValueError("a minute of no calendar")
-    return int(stored)
-
-
-def _integer(stored: Any) -> int:
-    """Require a number, because SQLite stores any value in any column."""
-    if not isinstance(stored, int):
-        raise TypeError(f"{type(stored).__name__} for a number")
-    return stored
-
-
-def _items(stored: Any) -> ItemsView[str, Any]:
-    if not isinstance(stored, dict):
-        raise TypeError(f"{type(stored).__name__} for counts")
-    return stored.items()
+            read_minute(int(minute))
+    return LandedBatch(read_integer(row.batch), row.at, counts)
 
 
 def _unread_batch(stored: Mapping[str, bytes | None], otherwise: int) -> LandedBatch:
     """An unreadable batch is unknown: without it, rows would seem to come from nowhere."""
-    return LandedBatch(_number(stored["batch"], otherwise), datetime.now(UTC), None)
-
-
-def _unread_minute(stored: Mapping[str, bytes | None], otherwise: int = 0) -> LedgerEntry:
-    """An unreadable minute is unknown, and keeps the number of rows that were missing."""
-    minute, lost = _number(stored["minute"]), _number(stored["residual"], otherwise)
-    counts, found = ({UNREADABLE: lost}, datetime.now(UTC)) if lost else ({}, None)
-    return LedgerEntry(minute if is_minute(minute) else 0, counts, unknown=True, found=found)
-
-
-def _lost_rows(stored: Mapping[str, bytes | None]) -> LedgerEntry | int:
-    """Of an unreadable minute, the rows that are missing."""
-    return _number(stored["residual"], 1)
-
-
-def _number(stored: bytes | None, otherwise: int = 0) -> int:
-    return int(stored) if stored is not None and stored.isdigit() else otherwise
+    return LandedBatch(salvage_number(stored["batch"], otherwise), datetime.now(UTC), None)
 
 
 def _recorded_in(row: Row[Any]) -> Recorded:
-    return Recorded(_integer(row.first), _integer(row.last))
-
-
-def _copied_in(row: Row[Any]) -> CopyReach:
-    last = _integer(row.last)
-    return CopyReach(last, str(row.mirror or ""), max(last, _integer(row.first)))
-
-
-def _loaded_in(row: Row[Any]) -> CopyReach:
-    return CopyReach(load=(str(row.mirror or ""), _integer(row.last), _integer(row.first)))
-
-
-def _load_of(at: CopyPosition) -> tuple[str, int, int]:
-    return at.lineage, at.version, at.load
-
-
-def _reach_of(lane: str, table: str) -> ColumnElement[bool]:
-    return and_(ledger_reach.c.lane == lane, ledger_reach.c.table == table)
-
-
-def _reach_copy(connection: Connection, hop: str, table: str, reach: CopyReach) -> None:
-    _reach(connection, hop, table, reach.highest, reach.last, lineage=reach.lineage)
-
-
-def _reach(
-    connection: Connection, lane: str, table: str, first: int, last: int, *, lineage: str = ""
-) -> None:
-    connection.execute(delete(ledger_reach).where(_reach_of(lane, table)))
-    values = {"lane": lane, "table": table, "first": first, "last": last, "mirror": lineage or None}
-    connection.execute(insert(ledger_reach).values(values))
+    return Recorded(read_integer(row.first), read_integer(row.last))
 
 
 def _forget_from(connection: Connection, lane: str, batch: int) -> None:

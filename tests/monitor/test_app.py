@@ -289,14 +289,14 @@ def test_the_ledger_waits_for_no_merge_of_a_table_that_left_the_config(
 def test_what_a_copy_lacks_goes_with_its_store_to_another_name(start: Start) -> None:
     app = start(copies(cache="localhost"))
     lost = CopiedVersion(4, NOON, {"7": {"u": 1}}, {})
-    app.store.ledger.add_copied("cache", USERS, [CopiedVersion(3), lost], NOON)
+    app.store.ledger.copies.add_copied("cache", USERS, [CopiedVersion(3), lost], NOON)
     app.close()
 
     app = start(copies(cache="redis-2", serving="127.0.0.1"))
 
     ledger = app.store.ledger
-    assert ledger.copy_reach("serving")[USERS].last == 4
-    ledger.add_copied("cache", USERS, [CopiedVersion(4)], NOON)
+    assert ledger.copies.copy_reach("serving")[USERS].last == 4
+    ledger.copies.add_copied("cache", USERS, [CopiedVersion(4)], NOON)
     assert ledger.residuals() == {(USERS, "copy:serving"): 1}
 
 

@@ -21,7 +21,7 @@ from monitor.cli.options import SHOWN, format_copies, summarize_copies
 from monitor.config.plans import CopyPlan
 from monitor.copying import ComparedPositions, Copies, CopyWork
 from monitor.observe.sampler import Sampling
-from monitor.store.ledger import CopyReach, Ledger
+from monitor.store.copy_ledger import CopyLedger, CopyReach
 from monitor.store.store import ServiceStore
 from pipeline.copies.copy import CopiedTable, CopiedVersion, CopyPosition, CopyStep
 from pipeline.copies.sync import CopySync
@@ -119,7 +119,7 @@ class Rig:
         made: Any = self.copying
         copying: CopySync = made
         counts: Any = self.counts
-        ledger: Ledger = counts
+        ledger: CopyLedger = counts
         self.work = CopyWork(
             CopyPlan("cache", ("a.*",), FileCopy("copy.json")),
             copying,
@@ -383,14 +383,14 @@ class Kept:
         """Begin with nothing but the store."""
         self.ledger = ServiceStore.open(self.store, service=False).ledger
         plan = CopyPlan("cache", ("db.*",), self.copy)
-        self.copies = Copies(self.lake.settings, [plan], self.ledger)
+        self.copies = Copies(self.lake.settings, [plan], self.ledger.copies)
         tables, minute = [TABLE], timedelta(minutes=1)
         self.copies.add_jobs(self.look, lambda: tables, lambda: NOW, minute, lambda: False)
 
     def fail_to_count(self, monkeypatch: pytest.MonkeyPatch, *, restarted: bool) -> None:
         """A round whose first step is not counted: the service is killed, or its store is full."""
         with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "add_copied", killed if restarted else full)
+            patch.setattr(CopyLedger, "add_copied", killed if restarted else full)
             with pytest.raises((KeyboardInterrupt, UnreachableError)):
                 self.run()
         if restarted:
@@ -435,7 +435,7 @@ class Kept:
         with monkeypatch.context() as patch:
             patch.setattr(FileTarget, "write", failing(FileTarget.write))
             for name in ("note_load", "add_copied", "set_back"):
-                patch.setattr(Ledger, name, failing(getattr(Ledger, name)))
+                patch.setattr(CopyLedger, name, failing(getattr(CopyLedger, name)))
             with pytest.raises((KeyboardInterrupt, UnreachableError)):
                 self.run()
         if restarted:
@@ -507,7 +507,7 @@ def test_a_step_is_seen_once_it_is_compared_also_if_a_kill_came_between(
     loaded = kept.run()
     kept.lake.play([row(Op.UPDATE, 20, 1, "z"), row(Op.DELETE, 21, 2)], [row(Op.UPDATE, 30, 1)])
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "add_copied", killed)
+        patch.setattr(CopyLedger, "add_copied", killed)
         with pytest.raises(KeyboardInterrupt):
             kept.run()
     assert kept.seen == loaded
@@ -534,7 +534,7 @@ def test_rows_that_a_killed_step_did_not_take_are_found_after_it(
     kept.lake.play([row(Op.UPDATE, 20, 1, "z")])
     monkeypatch.setattr(FileTarget, "write", lossy)
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "add_copied", killed)
+        patch.setattr(CopyLedger, "add_copied", killed)
         with pytest.raises(KeyboardInterrupt):
             kept.run()
     kept.start()
@@ -562,7 +562,7 @@ def test_rows_that_a_copy_loses_while_it_follows_versions_again_are_found(
     assert isinstance(kept.seen, Missing)
     monkeypatch.setattr(FileTarget, "write", lossy)
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "add_copied", killed)
+        patch.setattr(CopyLedger, "add_copied", killed)
         with pytest.raises(KeyboardInterrupt):
             kept.run()
     assert isinstance(kept.seen, Missing)
@@ -620,7 +620,7 @@ def test_a_copy_that_was_set_back_while_it_was_loaded_has_ended_no_load(
     (lost,) = kept.ledger.copy_losses(TABLE.name, "cache").residuals
     assert [*lost.missing.values()] == [{"u": 1}]
     kept.start()
-    assert kept.ledger.copy_reach("cache")[TABLE.name].load is None
+    assert kept.ledger.copies.copy_reach("cache")[TABLE.name].load is None
 
 
 STEPS_OF_LOAD = range(6)  # begin, note it, a part for each file, end, count

@@ -339,7 +339,7 @@ def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
     rig: Rig, copy: FakeCopy
 ) -> None:
     target: Any = copy
-    compared = ComparedPositions("cache", target, rig.store.ledger)
+    compared = ComparedPositions("cache", target, rig.store.ledger.copies)
     rig.watcher.sampler.copies = {"cache": compared}
 
     status, answer = ask_copy_gate(rig)
@@ -348,7 +348,7 @@ def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
     assert any("of the copy is not compared with its mirror yet" in why for why in whys)
     first = copy.kept[USERS]
     load = CopiedVersion(first.version, lineage=first.lineage)
-    rig.store.ledger.add_copied("cache", USERS, [load], rig.now)
+    rig.store.ledger.copies.add_copied("cache", USERS, [load], rig.now)
     assert ask_copy_gate(rig)[0] == 200
 
     rig.write_heartbeat()
@@ -364,7 +364,7 @@ def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
 
     lost = CopiedVersion(first.version + 1, rig.now, {"7": {"u": 2}}, {}, lineage=first.lineage)
     rest = CopiedVersion(copy.kept[USERS].version, rig.now, {}, {}, lineage=first.lineage)
-    rig.store.ledger.add_copied("cache", USERS, [lost, rest], rig.now)
+    rig.store.ledger.copies.add_copied("cache", USERS, [lost, rest], rig.now)
     assert ask_copy_gate(rig, cut)[0] == 409
     assert ask_copy_gate(rig)[0] == 409
 
@@ -372,7 +372,7 @@ def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
 def lose_row_of_copy(rig: Rig) -> str:
     """The copy takes over one of two updates of version 5; the id of a waiver."""
     done = (CopiedVersion(4), CopiedVersion(5, rig.now, {"7": {"u": 2}}, {"7": {"u": 1}}))
-    rig.store.ledger.add_copied("cache", USERS, done, rig.now)
+    rig.store.ledger.copies.add_copied("cache", USERS, done, rig.now)
     (lost,) = rig.store.ledger.copy_losses(USERS, "cache").residuals
     return f"ledger:{USERS}:{lost.key}"
 
@@ -390,7 +390,7 @@ def test_a_copy_that_lacks_a_row_is_blocked_until_it_is_loaded_and_its_table_is_
     assert "load" in why
     assert ask_copy_gate(rig, stage="mirror", copy="")[0] == 200
 
-    rig.store.ledger.add_copied("cache", USERS, [CopiedVersion(6)], rig.now)
+    rig.store.ledger.copies.add_copied("cache", USERS, [CopiedVersion(6)], rig.now)
     assert ask_copy_gate(rig)[0] == 200
 
 
@@ -436,7 +436,7 @@ def test_a_loss_and_a_standstill_of_a_copy_are_incidents_that_end_alone(
     assert open_of_copies(rig) == both[1:]
 
     copy.stand_still()
-    rig.store.ledger.add_copied(
+    rig.store.ledger.copies.add_copied(
         "cache", USERS, [CopiedVersion(rig.lake.mirrors[USERS].version)], rig.now
     )
     rig.round()
@@ -465,7 +465,7 @@ def test_a_waiver_covers_no_row_that_the_copy_loses_later_though_the_clock_stepp
     rig: Rig, copy: FakeCopy, ahead: timedelta
 ) -> None:
     follow = CopiedVersion(5, rig.now, {"7": {"u": 2}}, {"7": {"u": 1}})
-    rig.store.ledger.add_copied("cache", USERS, (CopiedVersion(4), follow), rig.now + ahead)
+    rig.store.ledger.copies.add_copied("cache", USERS, (CopiedVersion(4), follow), rig.now + ahead)
     (first,) = rig.store.ledger.copy_losses(USERS, "cache").residuals
     told = {"id": f"ledger:{USERS}:{first.key}", "reason": "a test", "who": "me"}
     assert rig.client.post("/v1/waivers", json=told).status_code == 201
@@ -473,7 +473,7 @@ def test_a_waiver_covers_no_row_that_the_copy_loses_later_though_the_clock_stepp
     assert ask_copy_gate(rig)[0] == 200
 
     late = [CopiedVersion(6, rig.now, {"7": {"u": 500}}, {})]
-    rig.store.ledger.add_copied("cache", USERS, late, rig.now + timedelta(minutes=5))
+    rig.store.ledger.copies.add_copied("cache", USERS, late, rig.now + timedelta(minutes=5))
 
     status, answer = ask_copy_gate(rig)
     (why,) = [one["text"] for one in answer["tables"][0]["reasons"] if one["code"] == "residual"]

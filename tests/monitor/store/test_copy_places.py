@@ -30,14 +30,14 @@ class Copies:
 
     def load(self, name: str, version: int, lineage: str = "m") -> None:
         done = CopiedVersion(version, swept=True, lineage=lineage)
-        self.store.ledger.add_copied(name, T, [done], NOW)
+        self.store.ledger.copies.add_copied(name, T, [done], NOW)
 
     def follow(
         self, name: str, version: int, *, lost: MinuteCounts | None = None, lineage: str = "m"
     ) -> None:
         rows: MinuteCounts = {"8": {"u": 1}} if lost is None else lost
         done = CopiedVersion(version, NOW, rows, rows if lost is None else {}, lineage=lineage)
-        self.store.ledger.add_copied(name, T, [done], NOW)
+        self.store.ledger.copies.add_copied(name, T, [done], NOW)
 
     def lose(self, name: str, version: int = 4) -> None:
         self.follow(name, version, lost={str(LOST): {"u": 1}})
@@ -162,9 +162,9 @@ def test_a_copy_that_is_set_back_lacks_nothing_that_a_load_of_an_earlier_mirror_
     for later in range(2, 9):
         copies.follow("b", later, lineage="n:1")
 
-    copies.store.ledger.set_back("b", T, CopyPosition("n", version, 0, load_id="1"))
+    copies.store.ledger.copies.set_back("b", T, CopyPosition("n", version, 0, load_id="1"))
 
-    assert copies.store.ledger.copy_reach("b")[T].last == version
+    assert copies.store.ledger.copies.copy_reach("b")[T].last == version
     assert copies.lacking("b") == 0
 
 
@@ -292,7 +292,7 @@ def test_what_is_stored_by_name_goes_to_the_place_of_this_name(named: Copies) ->
     for _ in range(2):
         named.are(a=A, b=B)
         assert (named.lacking("a"), named.lacking("b")) == (0, 1)
-        assert named.store.ledger.copy_reach("b")[T].last == 4
+        assert named.store.ledger.copies.copy_reach("b")[T].last == 4
     named.follow("a", 5)
     named.follow("b", 5)
     assert (named.lacking("a"), named.lacking("b")) == (0, 1)
@@ -344,7 +344,7 @@ def test_a_name_that_returns_after_an_upgrade_leaves_a_place_that_is_known_as_it
     named.load("c", 9)
     named.are(a=A, b=C)  # the config had another b before the upgrade
 
-    assert (named.lacking("b"), named.store.ledger.copy_reach("b")[T].last) == (0, 9)
+    assert (named.lacking("b"), named.store.ledger.copies.copy_reach("b")[T].last) == (0, 9)
 
 
 def test_what_is_stored_without_a_mirror_goes_on(named: Copies) -> None:

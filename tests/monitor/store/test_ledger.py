@@ -21,8 +21,10 @@ from checks.ledger import (
 )
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store import ledger
+from monitor.store.copy_ledger import CopyReach
 from monitor.store.history import HISTORY
-from monitor.store.ledger import KEPT, MOST_RESIDUAL, UNREADABLE, CopyReach, Ledger
+from monitor.store.ledger import KEPT, Ledger
+from monitor.store.ledger_rows import MOST_RESIDUAL, UNREADABLE
 from monitor.store.store import ServiceStore
 from pipeline.copies.copy import CopiedVersion, CopyPosition
 from pipeline.minute_counts import MinuteCounts
@@ -584,7 +586,7 @@ def follow(
 
 
 def copy(store: ServiceStore, *done: CopiedVersion, at: datetime = NOW) -> None:
-    store.ledger.add_copied("cache", T, done, at)
+    store.ledger.copies.add_copied("cache", T, done, at)
 
 
 def copied(store: ServiceStore) -> dict[int, LedgerState]:
@@ -614,7 +616,7 @@ def test_a_version_that_a_copy_follows_again_is_compared_again_and_counts_once(
     copy(store, CopiedVersion(3), four, five)
     before = store.ledger.entries(T, 0, 10**9, ["cache"])
     if told:
-        store.ledger.set_back("cache", T, CopyPosition("", 3, 0))
+        store.ledger.copies.set_back("cache", T, CopyPosition("", 3, 0))
     copy(store, four)
     copy(store, five)
     assert store.ledger.entries(T, 0, 10**9, ["cache"]) == before
@@ -633,15 +635,15 @@ def test_a_copy_that_was_set_back_covers_what_it_has_followed_again(store: Servi
     at = [CopyPosition("m", version, 0) for version in range(3, 7)]
 
     def covered() -> list[bool]:
-        reach = store.ledger.copy_reach("cache")[T]
-        stored = Ledger(store.database).copy_reach("cache")[T]
+        reach = store.ledger.copies.copy_reach("cache")[T]
+        stored = Ledger(store.database).copies.copy_reach("cache")[T]
         return [reach.covers(one) and stored.covers(one) for one in at]
 
     assert covered() == [True] * 4
-    store.ledger.set_back("cache", T, at[3])
-    store.ledger.set_back("cache", T, replace(at[0], mirror="another"))
+    store.ledger.copies.set_back("cache", T, at[3])
+    store.ledger.copies.set_back("cache", T, replace(at[0], mirror="another"))
     assert covered() == [True] * 4
-    store.ledger.set_back("cache", T, at[0])
+    store.ledger.copies.set_back("cache", T, at[0])
     assert covered() == [True, False, False, False]
     copy(store, done[0])
     assert covered() == [True, True, False, False]
@@ -773,17 +775,17 @@ def test_a_first_load_proves_nothing_of_rows_that_ought_to_have_gone(
 def test_a_load_that_was_not_counted_stays_known_until_it_is(store: ServiceStore) -> None:
     land(store, 0)
     at = replace(LOADED, parts=0)
-    store.ledger.note_load("cache", T, at)
+    store.ledger.copies.note_load("cache", T, at)
     store.ledger.prune(NOW)
 
-    reach = Ledger(store.database).copy_reach("cache")[T]
+    reach = Ledger(store.database).copies.copy_reach("cache")[T]
     found = [reach.awaits(one) for one in (at, LOADED, replace(LOADED, load_id="2"))]
     assert found == [False, True, False]
 
     copy(store, CopiedVersion.loaded(LOADED))
 
-    assert store.ledger.copy_reach("cache")[T] == CopyReach(4, "m:1", 4)
-    assert Ledger(store.database).copy_reach("cache")[T] == CopyReach(4, "m:1", 4)
+    assert store.ledger.copies.copy_reach("cache")[T] == CopyReach(4, "m:1", 4)
+    assert Ledger(store.database).copies.copy_reach("cache")[T] == CopyReach(4, "m:1", 4)
 
 
 def test_a_copy_whose_reach_is_unreadable_is_unknown_and_goes_on(store: ServiceStore) -> None:

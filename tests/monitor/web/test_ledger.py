@@ -291,7 +291,7 @@ def test_an_older_residual_of_a_copy_is_named_with_its_time_by_the_page_and_the_
         CopiedVersion(3, swept=True, lineage="m"),
         CopiedVersion(4, start, lost, {}, lineage="m"),
     ]
-    rig.store.ledger.add_copied("cache", ORDERS, done, rig.now)
+    rig.store.ledger.copies.add_copied("cache", ORDERS, done, rig.now)
     rig.round()
 
     page = rig.client.get("/ledger", params={"table": ORDERS}).text

@@ -1,0 +1,307 @@
+"""Stores what copies took over: how far each was compared, by its place, and what it misses.
+
+What a store misses stays with it, though the config renames its copy. Earlier versions stored it by
+the name of the copy.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    delete,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+
+from checks.ledger import (
+    LedgerEntry,
+    copy_hop,
+    inherit_missing,
+    is_copy_hop,
+    is_loaded,
+    place_hop,
+    settle_copied,
+)
+from monitor.store.database import Database
+from monitor.store.ledger_rows import (
+    Minutes,
+    reach_of,
+    read_entry,
+    read_integer,
+    salvage_minute,
+    store_entries,
+    store_reach,
+)
+from monitor.store.schema import ledger_minutes, ledger_reach
+from pipeline.copies.copy import CopiedVersion, CopyPosition
+
+_LOADS = "load:"  # rows of ``ledger_reach``: by hop, the load of a copy that has not been counted
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReach:
+    """The version through which a copy was compared, and the lineage of its rows; -1 before any.
+
+    The lineage is empty if an earlier version of Sluice stored none: then it may be any.
+    ``highest`` is above ``last`` while a copy that was set back follows versions again: it was
+    compared through that one before.  ``load`` is the (lineage, version, number) of a load that has
+    not been counted: it may have ended.
+    """
+
+    last: int = -1
+    lineage: str = ""
+    highest: int = -1
+    load: tuple[str, int, int] | None = None
+
+    def covers(self, at: CopyPosition) -> bool:
+        """Whether a copy that is *at* this position took over nothing that was not compared."""
+        return self.lineage == at.lineage and self.last >= at.version and not self.awaits(at)
+
+    def exceeds(self, at: CopyPosition) -> bool:
+        """Whether a copy that is *at* this position was compared further before: it was set back.
+
+        Only if this reach is not newer than the position.
+        """
+        return self.lineage == at.lineage and self.last > at.version
+
+    def needs_load(self, at: CopyPosition) -> bool:
+        """Whether a copy that is *at* this position was restored from a backup of another load.
+
+        A copy that was set back may be that, too, if its load has no id.
+        """
+        if not at.whole or self.last < 0 or not self.lineage or self.awaits(at):
+            return False
+        return self.lineage != at.lineage or (not at.load_id and self.exceeds(at))
+
+    def awaits(self, at: CopyPosition) -> bool:
+        """Whether a copy that is *at* this position has ended a load that was not counted."""
+        return at.whole and self.load == _load_of(at)
+
+    def precedes(self, one: CopiedVersion) -> bool:
+        """Whether a copy that has come to hold *one* took over nothing in between."""
+        known = self.last >= 0 and self.lineage in {"", one.lineage}
+        return known and one.version <= self.last + 1
+
+
+@dataclass(eq=False)
+class CopyLedger:
+    """Compares what copies took over with what the merges changed.
+
+    ``note_added`` takes a hop, and by table whether its residuals may be others now. ``_hops`` are
+    those of the copies that there are, by name, once they are known. ``_reached`` has by hop and
+    table what was compared, never before its residuals can be read.
+    """
+
+    database: Database
+    note_added: Callable[[str, Mapping[str, bool]], None]
+    _hops: Mapping[str, str] | None = None
+    _reached: dict[str, dict[str, CopyReach]] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def _minutes(self) -> Minutes:
+        return Minutes(self.database)
+
+    def know_places(self, places: Mapping[str, str]) -> None:
+        """Count what a copy does at its place; *places* are by the names that the config has.
+
+        What an earlier version stored by name goes to the place of this name. What was missing then
+        is kept beside that, because the name may have had another place.
+        """
+        hops = {name: place_hop(place) for name, place in places.items()}
+        named = ledger_reach.c.lane.in_([copy_hop(name) for name in hops])
+        with self.database.read() as connection:
+            found = {*connection.scalars(select(ledger_reach.c.lane).where(named))}
+        if found:
+            with self.database.write() as connection:
+                for name, hop in hops.items():
+                    _place(connection, copy_hop(name), hop)
+        with self._lock:
+            self._hops, self._reached = hops, {}
+
+    def hop(self, copy: str) -> str:
+        """Return the hop under which what a copy of this name does is stored."""
+        return (self._hops or {}).get(copy, copy_hop(copy))
+
+    def names(self) -> Mapping[str, str]:
+        """Return the hop by which what a copy does is stored -> the one that has its name."""
+        return {hop: copy_hop(name) for name, hop in (self._hops or {}).items()}
+
+    def is_reported(self, copy: str, table: str) -> bool:
+        """Whether anything was compared that *copy* took over of *table*."""
+        known = self._reached.get(self.hop(copy))
+        reach = self.copy_reach(copy) if known is None else known
+        return reach.get(table, CopyReach()).last >= 0
+
+    def is_removed(self, hop: str) -> bool:
+        """Whether it is the hop of a copy that the config does not have any more."""
+        known = self._hops
+        return known is not None and is_copy_hop(hop) and hop not in known.values()
+
+    def add_copied(
+        self, copy: str, table: str, done: Sequence[CopiedVersion], at: datetime
+    ) -> None:
+        """Compare what a copy has followed, oldest first.
+
+        Of a version that it follows again, only what is missing counts. A version that was loaded
+        makes good what was missing before it.  Versions of another lineage are not compared with
+        those before: what came between was not reported, so it is unknown. If what it holds came
+        neither by a load nor by versions that were compared, its place may be a removed one by
+        another address: it misses what those lacked.
+        """
+        if not done:
+            return
+        hop = self.hop(copy)
+        before = self.copy_reach(copy).get(table, CopyReach())  # as it was stored
+        with self.database.write() as connection:
+            reach, new, odd = self._copied(hop, table), list[LedgerEntry](), False
+            for one in done:
+                if one.at is not None and not reach.precedes(one):
+                    odd |= self._inherit(connection, table, hop, at)
+                known = reach if one.lineage == reach.lineage else CopyReach()
+                highest = one.version if one.at is None else max(known.highest, one.version)
+                if one.at is None:
+                    odd |= self._minutes.add(connection, table, hop, new, at)
+                    odd |= self._add_load(connection, table, hop, one, at)
+                    new = []
+                else:
+                    again = one.version <= known.highest
+                    new += settle_copied(one, known.last, at, again=again)
+                reach = CopyReach(one.version, one.lineage, highest)
+            odd |= self._minutes.add(connection, table, hop, new, at)
+            _reach_copy(connection, hop, table, reach)
+            if before.load is not None:
+                connection.execute(delete(ledger_reach).where(reach_of(_LOADS + hop, table)))
+        self.note_added(hop, {table: odd})
+        with self._lock:
+            self._reached.setdefault(hop, {})[table] = reach
+
+    def note_load(self, copy: str, table: str, at: CopyPosition) -> None:
+        """Store that *copy* is being loaded, so that the end of the load is known as that."""
+        known, hop = self.copy_reach(copy).get(table, CopyReach()), self.hop(copy)
+        if known.load == _load_of(at):
+            return
+        with self.database.write() as connection:
+            store_reach(connection, _LOADS + hop, table, at.load, at.version, lineage=at.lineage)
+        with self._lock:
+            self._reached.setdefault(hop, {})[table] = replace(known, load=_load_of(at))
+
+    def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
+        """Compare again what *copy* follows from *at* on, if it was compared further before."""
+        known, hop = self.copy_reach(copy).get(table, CopyReach()), self.hop(copy)
+        if not known.exceeds(at):
+            return
+        reach = replace(known, last=at.version)
+        with self.database.write() as connection:
+            _reach_copy(connection, hop, table, reach)
+        with self._lock:
+            self._reached.setdefault(hop, {})[table] = reach
+
+    def copy_reach(self, copy: str) -> Mapping[str, CopyReach]:
+        """Return table -> through which version *copy* was compared; absent if that is unknown.
+
+        Residuals that are read later have all that it misses until there.
+        """
+        hop = self.hop(copy)
+        with self._lock:
+            if hop not in self._reached:
+                found = self._by_table(hop, _copied_in)
+                for table, one in self._by_table(_LOADS + hop, _loaded_in).items():
+                    found[table] = replace(found.get(table, CopyReach()), load=one.load)
+                self._reached[hop] = found
+            return dict(self._reached[hop])
+
+    def _by_table(self, lane: str, decode: Callable[[Row[Any]], CopyReach]) -> dict[str, CopyReach]:
+        query = select(ledger_reach).where(ledger_reach.c.lane == lane)
+        rows = self.database.decoded(query, ledger_reach, lambda row: (str(row.table), decode(row)))
+        return dict(rows)
+
+    def _copied(self, hop: str, table: str) -> CopyReach:
+        """Return through which version a copy was compared; none if that is unreadable."""
+        query = select(ledger_reach).where(reach_of(hop, table))
+        found = self.database.decoded(query, ledger_reach, _copied_in)
+        return found[0] if found else CopyReach()
+
+    def _add_load(
+        self, connection: Connection, table: str, hop: str, load: CopiedVersion, at: datetime
+    ) -> bool:
+        """Store what the *load* makes good; return whether that is anything."""
+        lost = (one for one in self._minutes.missing(table, hop) if is_loaded(one, load))
+        good = [one.with_proof(f"load of version {load.version}") for one in lost]
+        store_entries(connection, table, hop, good, at)
+        return bool(good)
+
+    def _inherit(self, connection: Connection, table: str, hop: str, at: datetime) -> bool:
+        """Count what removed copies of *table* miss as what the copy of *hop* misses, too.
+
+        They may have moved on by this hop, so how far they were compared is not known any more.
+        Return whether they miss anything else.
+        """
+        if self._hops is None:
+            return False
+        lost = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
+        theirs = and_(lost, _of_other_copies(ledger_minutes.c.hop, self._hops))
+        query = select(ledger_minutes).where(theirs)
+        salvage = partial(salvage_minute, otherwise=1)
+        found = self.database.decoded(query, ledger_minutes, read_entry, salvage)
+        there = self._minutes.of_minutes(table, hop, {one.minute for one in found}) if found else {}
+        new = dict[int, LedgerEntry]()
+        for one in found:
+            own = new.get(one.minute) or there.get(one.minute, LedgerEntry(one.minute))
+            more = inherit_missing(one, own)
+            if more.missing:
+                new[one.minute] = own.with_more(more)
+        store_entries(connection, table, hop, [*new.values()], at)
+        reach = _of_other_copies(ledger_reach.c.lane, self._hops)
+        connection.execute(delete(ledger_reach).where(ledger_reach.c.table == table, reach))
+        return bool(new)
+
+
+def is_reach_of_copy(lane: ColumnElement[str]) -> ColumnElement[bool]:
+    """Whether a row of ``ledger_reach`` is that of a copy, by its *lane*."""
+    return or_(*(lane.startswith(each, autoescape=True) for each in (copy_hop(""), _LOADS)))
+
+
+def _of_other_copies(hop: ColumnElement[str], kept: Mapping[str, str]) -> ColumnElement[bool]:
+    """Whether a *hop* is that of a copy that is not among those *kept*."""
+    return and_(hop.startswith(copy_hop(""), autoescape=True), hop.not_in(kept.values()))
+
+
+def _place(connection: Connection, named: str, hop: str) -> None:
+    """Count at *hop*, of a place, what the hop *named* has of tables that are new to this place."""
+    lane, table = ledger_reach.c.lane, ledger_reach.c.table
+    known = select(table).where(lane == hop)
+    new = and_(lane == named, table.not_in(known))
+    own = and_(ledger_minutes.c.hop == named, ledger_minutes.c.table.in_(select(table).where(new)))
+    columns = [literal(hop) if one.name == "hop" else one for one in ledger_minutes.c]
+    copied = insert(ledger_minutes).from_select([*ledger_minutes.c], select(*columns).where(own))
+    connection.execute(copied.prefix_with("OR REPLACE"))
+    connection.execute(update(ledger_reach).where(new).values(lane=hop))
+
+
+def _copied_in(row: Row[Any]) -> CopyReach:
+    last = read_integer(row.last)
+    return CopyReach(last, str(row.mirror or ""), max(last, read_integer(row.first)))
+
+
+def _loaded_in(row: Row[Any]) -> CopyReach:
+    return CopyReach(load=(str(row.mirror or ""), read_integer(row.last), read_integer(row.first)))
+
+
+def _load_of(at: CopyPosition) -> tuple[str, int, int]:
+    return at.lineage, at.version, at.load
+
+
+def _reach_copy(connection: Connection, hop: str, table: str, reach: CopyReach) -> None:
+    store_reach(connection, hop, table, reach.highest, reach.last, lineage=reach.lineage)
