@@ -46,7 +46,7 @@ def ask_spark(url: str) -> tuple[SparkJob, ...]:
         UnreachableError: no server answers.
     """
     try:
-        with httpx.Client(base_url=f"{url}/api/v1", timeout=20, trust_env=False) as http:
+        with httpx.Client(base_url=f"{url}/api/v1", timeout=60, trust_env=False) as http:
             (application, *_) = http.get("/applications").raise_for_status().json()
             answer = http.get(f"/applications/{application['id']}/jobs").raise_for_status()
             return read_jobs(answer.json())

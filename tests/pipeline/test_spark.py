@@ -1,10 +1,14 @@
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+
+from pipeline.spark.session import make_scratch
 
 pytestmark = pytest.mark.spark
 
@@ -65,3 +69,38 @@ def test_f165_no_key_of_a_bucket_stands_in_a_command_line() -> None:
     )
 
     assert done.stdout.splitlines()[-2:] == ["True False", "s3cret-of-the-bucket"]
+
+
+KILLED = """
+import os, signal
+from pipeline.settings import PipelineSettings
+from pipeline.spark import jars
+from pipeline.spark.session import open_session
+
+session = open_session(PipelineSettings("lake", "k:1", ()), jars.spark_jars())
+print(session.range(1000).repartition(4).persist().count(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_no_temporary_file_once_the_next_one_has_started(
+    tmp_path: Path,
+) -> None:
+    places = {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": ""}
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=KILLED,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | places,
+    )
+    (left,) = tmp_path.iterdir()
+    kinds = {one.name.partition("-")[0] for one in left.iterdir()}
+
+    made = make_scratch(tmp_path)
+
+    assert done.stdout.splitlines()[-1:] == ["1000"]
+    assert {"spark", "blockmgr", "artifacts"} <= kinds
+    assert list(tmp_path.iterdir()) == [made]
