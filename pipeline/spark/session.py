@@ -44,6 +44,7 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.parallel import spark_map
 from pipeline.reports import SparkWork
 from pipeline.settings import PipelineSettings, may_be_spark_secret
+from pipeline.spark import jars as spark_jars
 
 PRELOADED = "SLUICE_PLUG_INS"  # modules that they begin with, parted by commas
 NICENESS = "SLUICE_NICENESS"  # by how much others go before them, where cores are scarce
@@ -76,6 +77,8 @@ _SETTINGS = {
 _SCRATCH = "sluice-spark-"  # begins the name of a folder that is locked while its process lives
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # where Spark writes, above all settings; parted by commas
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+ARCHIVE = spark_jars.JARS / "spark.jsa"  # of classes; `pipeline.spark.classes` makes it
+NO_CDS_LOG = "-Xlog:cds*=off"  # Java reports each class that does not fit into an archive
 _GIVING_WAY = "5"  # a third of the driver's share of a core that both want
 # A cluster's workers must find the driver: there the machine's own name stands, or the operator's.
 _ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -148,7 +151,15 @@ def _with_scratch(options: Mapping[str, str]) -> dict[str, str]:
     java = options.get(_JAVA_OPTIONS, "")
     if "-Djava.io.tmpdir=" not in java:
         java = f'{java} "-Djava.io.tmpdir={folders[0]}"'.strip()
-    return {**options, _JAVA_OPTIONS: java}
+    return {**options, _JAVA_OPTIONS: share_classes(java)}
+
+
+def share_classes(java: str) -> str:
+    """Return the options *java* with the archive, if there is one and they name no other."""
+    if "-XX:SharedArchiveFile=" in java or "-XX:ArchiveClassesAtExit=" in java:
+        return java
+    own = f'"-XX:SharedArchiveFile={ARCHIVE}" {NO_CDS_LOG}'
+    return f"{java} {own}".strip() if ARCHIVE.exists() else java
 
 
 def make_scratch(parent: Path) -> Path:

@@ -79,11 +79,11 @@ from pipeline.spark.session import open_session
 
 session = open_session(PipelineSettings("lake", "k:1", ()), jars.spark_jars())
 print(session.range(1000).repartition(4).persist().count(), flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+os.killpg(0, signal.SIGKILL)
 """
 
 
-def test_a_killed_process_leaves_no_temporary_file_once_the_next_one_has_started(
+def test_what_killed_processes_leave_is_removed_when_the_next_one_starts(
     tmp_path: Path,
 ) -> None:
     places = {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": ""}
@@ -95,6 +95,7 @@ def test_a_killed_process_leaves_no_temporary_file_once_the_next_one_has_started
         check=False,
         timeout=120,
         env=os.environ | places,
+        start_new_session=True,
     )
     (left,) = tmp_path.iterdir()
     kinds = {one.name.partition("-")[0] for one in left.iterdir()}

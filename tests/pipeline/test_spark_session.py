@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.reports import SparkWork
+from pipeline.spark import session
 from pipeline.spark.session import JobCounts, make_scratch, read_environment, require_agreement
 
 
@@ -148,3 +149,19 @@ def test_a_place_for_temporary_files_that_takes_none_is_named(tmp_path: Path) ->
 
     with pytest.raises(UnreachableError, match=r"cannot be made in .*/file: .* SPARK_LOCAL_DIRS$"):
         make_scratch(tmp_path / "file")
+
+
+def test_an_archive_of_classes_is_used_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "ARCHIVE", tmp_path / "an archive.jsa")
+    before = session.share_classes("-Xss4m")
+    (tmp_path / "an archive.jsa").touch()
+    own = "-XX:SharedArchiveFile=mine.jsa"
+
+    assert before == "-Xss4m"
+    assert session.share_classes("-Xss4m").split(" ", 1) == [
+        "-Xss4m",
+        f'"-XX:SharedArchiveFile={tmp_path}/an archive.jsa" -Xlog:cds*=off',
+    ]
+    assert session.share_classes(own) == own
