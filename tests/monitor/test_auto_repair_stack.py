@@ -111,7 +111,10 @@ class Repairing:
                 return reached()
             return None
 
-        found = wait_until(asked, SOON, what)
+        try:
+            found = wait_until(asked, SOON, what)
+        except UnreachableError as error:
+            raise UnreachableError(f"{error}; open: {self.service.incidents()}") from error
         assert found is not None
         return found
 
