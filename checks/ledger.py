@@ -422,24 +422,6 @@ def _without_balanced(one: LedgerEntry) -> LedgerEntry:
     return replace(one, went_in=went_in, came_out={op: -rows for op, rows in missing if rows < 0})
 
 
-def inherit_missing(one: LedgerEntry, own: LedgerEntry) -> LedgerEntry:
-    """What *one* misses beyond what is missing of *own*, of the same minute at another place.
-
-    Both may be one place under two addresses, so what both miss counts once.
-    """
-    known = own.missing
-    went_in = {op: rows - max(known.get(op, 0), 0) for op, rows in one.missing.items()}
-    came_out = {op: -rows + min(known.get(op, 0), 0) for op, rows in one.missing.items()}
-    return LedgerEntry(
-        one.minute,
-        {op: rows for op, rows in went_in.items() if one.missing[op] > 0 and rows > 0},
-        {op: rows for op, rows in came_out.items() if one.missing[op] < 0 and rows > 0},
-        unknown=one.unknown,
-        batch=one.batch,
-        found=one.found,
-    )
-
-
 def is_loaded(one: LedgerEntry, load: CopiedVersion) -> bool:
     """Whether a *load* of a copy makes good all that is missing of *one*.
 

@@ -10,7 +10,7 @@ the load before.  Monitoring sees the step once the ledger has compared it.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -53,6 +53,8 @@ class CopyWork:
     problem: str = ""
     _retries: Retries = field(default_factory=Retries)
     _until: datetime | None = None
+    _reloaded: dict[str, CopyPosition] = field(default_factory=dict)  # what was found to need it
+    _loaded: dict[str, CopyPosition] = field(default_factory=dict)  # by this process, begun at
 
     def __post_init__(self) -> None:
         """Stop between two steps once the time is over, and have each step counted."""
@@ -119,10 +121,12 @@ class CopyWork:
         if was is not None and loaded:
             self._count(table.name, CopiedVersion.loaded(was))
         elif was is not None and reload:
-            self._warn_of_backup(table.name, was)
+            self._warn_of_reload(table.name, was)
         elif was is not None and was.whole:
             self.ledger.set_back(self.plan.name, table.name, was)
         try:
+            if was is not None and reload:
+                _require_load_id(was, self._loaded.get(table.name))
             counted = was is None or loaded or reach.covers(was)
             now = self.copying.bring(table, was, counted=counted, reload=reload)
         except LostRaceError as error:
@@ -146,17 +150,18 @@ class CopyWork:
                     seconds=took,
                 )
 
-    def _warn_of_backup(self, table: str, was: CopyPosition) -> None:
-        if table in self.holds:  # it was logged before
-            return
-        why = "it holds another load than was compared, as after a restore; it is loaded again"
-        log.warning("copy_restored", copy=self.plan.name, table=table, version=was.version, why=why)
+    def _warn_of_reload(self, table: str, was: CopyPosition) -> None:
+        if self._reloaded.get(table) != was:  # or it was logged before
+            why = "what it holds was not compared, as after a restore; it is loaded again"
+            log.warning("copy_reload", copy=self.plan.name, table=table, at=was.version, why=why)
+        self._reloaded[table] = was
 
     def _count(self, table: str, done: CopiedVersion) -> None:
         self.ledger.add_copied(self.plan.name, table, [done], self.clock())
 
     def _note_load(self, table: str, at: CopyPosition) -> None:
         self.ledger.note_load(self.plan.name, table, at)
+        self._loaded[table] = at
 
     def _well(self, table: str) -> None:
         self._retries.succeeded(table)
@@ -164,6 +169,18 @@ class CopyWork:
 
     def _over(self) -> bool:
         return self.ended() or (self._until is not None and self.clock() > self._until)
+
+
+def _require_load_id(at: CopyPosition, loaded: CopyPosition | None) -> None:
+    """Require that a copy returns the id of the load that this process has made.
+
+    Raises:
+        HeldError: ``copy_position``, it does not: so it would be loaded for ever.
+    """
+    if loaded is None or at.load_id or (at.mirror, at.load) != (loaded.mirror, loaded.load):
+        return
+    what = "the copy does not return the load_id of the position that it was given"
+    raise HeldError("copy_position", f"{what}; correct its plug-in (docs/extending.md)")
 
 
 @dataclass(eq=False)
@@ -196,6 +213,8 @@ class ComparedPositions:
     ) -> CopyPosition | Missing:
         if not at.whole:
             return at
+        if before.needs_load(at) and reach.needs_load(at):  # what it holds now counts for nothing
+            return replace(at, parts=0)
         if not before.exceeds(at):
             if reach.covers(at):
                 self._known[table] = at

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -27,7 +26,6 @@ from sqlalchemy import (
 from checks.ledger import (
     LedgerEntry,
     copy_hop,
-    inherit_missing,
     is_copy_hop,
     is_loaded,
     place_hop,
@@ -37,9 +35,7 @@ from monitor.store.database import Database
 from monitor.store.ledger_rows import (
     Minutes,
     reach_of,
-    read_entry,
     read_integer,
-    salvage_minute,
     store_entries,
     store_reach,
 )
@@ -53,7 +49,7 @@ _LOADS = "load:"  # rows of ``ledger_reach``: by hop, the load of a copy that ha
 class CopyReach:
     """The version through which a copy was compared, and the lineage of its rows; -1 before any.
 
-    The lineage is empty if an earlier version of Sluice stored none: then it may be any.
+    The lineage is empty if an earlier version of Sluice stored none.
     ``highest`` is above ``last`` while a copy that was set back follows versions again: it was
     compared through that one before.  ``load`` is the (lineage, version, number) of a load that has
     not been counted: it may have ended.
@@ -76,22 +72,21 @@ class CopyReach:
         return self.lineage == at.lineage and self.last > at.version
 
     def needs_load(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position was restored from a backup of another load.
+        """Whether a copy that is *at* this position took over rows that nothing has compared.
 
-        A copy that was set back may be that, too, if its load has no id.
+        It holds another load than was compared, or was moved on meanwhile. So it, or this ledger,
+        was restored from a backup, or its place was named by another address before. A copy that
+        was set back may hold another load, too, if its load has no id.
         """
-        if not at.whole or self.last < 0 or not self.lineage or self.awaits(at):
+        if not at.whole or self.awaits(at):
             return False
-        return self.lineage != at.lineage or (not at.load_id and self.exceeds(at))
+        if self.lineage != at.lineage or at.version > self.last + 1:
+            return True
+        return not at.load_id and self.exceeds(at)
 
     def awaits(self, at: CopyPosition) -> bool:
         """Whether a copy that is *at* this position has ended a load that was not counted."""
         return at.whole and self.load == _load_of(at)
-
-    def precedes(self, one: CopiedVersion) -> bool:
-        """Whether a copy that has come to hold *one* took over nothing in between."""
-        known = self.last >= 0 and self.lineage in {"", one.lineage}
-        return known and one.version <= self.last + 1
 
 
 @dataclass(eq=False)
@@ -138,12 +133,6 @@ class CopyLedger:
         """Return the hop by which what a copy does is stored -> the one that has its name."""
         return {hop: copy_hop(name) for name, hop in (self._hops or {}).items()}
 
-    def is_reported(self, copy: str, table: str) -> bool:
-        """Whether anything was compared that *copy* took over of *table*."""
-        known = self._reached.get(self.hop(copy))
-        reach = self.copy_reach(copy) if known is None else known
-        return reach.get(table, CopyReach()).last >= 0
-
     def is_removed(self, hop: str) -> bool:
         """Whether it is the hop of a copy that the config does not have any more."""
         known = self._hops
@@ -156,9 +145,7 @@ class CopyLedger:
 
         Of a version that it follows again, only what is missing counts. A version that was loaded
         makes good what was missing before it.  Versions of another lineage are not compared with
-        those before: what came between was not reported, so it is unknown. If what it holds came
-        neither by a load nor by versions that were compared, its place may be a removed one by
-        another address: it misses what those lacked.
+        those before: what came between was not reported, so it is unknown.
         """
         if not done:
             return
@@ -167,8 +154,6 @@ class CopyLedger:
         with self.database.write() as connection:
             reach, new, odd = self._copied(hop, table), list[LedgerEntry](), False
             for one in done:
-                if one.at is not None and not reach.precedes(one):
-                    odd |= self._inherit(connection, table, hop, at)
                 known = reach if one.lineage == reach.lineage else CopyReach()
                 highest = one.version if one.at is None else max(known.highest, one.version)
                 if one.at is None:
@@ -242,40 +227,10 @@ class CopyLedger:
         store_entries(connection, table, hop, good, at)
         return bool(good)
 
-    def _inherit(self, connection: Connection, table: str, hop: str, at: datetime) -> bool:
-        """Count what removed copies of *table* miss as what the copy of *hop* misses, too.
-
-        They may have moved on by this hop, so how far they were compared is not known any more.
-        Return whether they miss anything else.
-        """
-        if self._hops is None:
-            return False
-        lost = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
-        theirs = and_(lost, _of_other_copies(ledger_minutes.c.hop, self._hops))
-        query = select(ledger_minutes).where(theirs)
-        salvage = partial(salvage_minute, otherwise=1)
-        found = self.database.decoded(query, ledger_minutes, read_entry, salvage)
-        there = self._minutes.of_minutes(table, hop, {one.minute for one in found}) if found else {}
-        new = dict[int, LedgerEntry]()
-        for one in found:
-            own = new.get(one.minute) or there.get(one.minute, LedgerEntry(one.minute))
-            more = inherit_missing(one, own)
-            if more.missing:
-                new[one.minute] = own.with_more(more)
-        store_entries(connection, table, hop, [*new.values()], at)
-        reach = _of_other_copies(ledger_reach.c.lane, self._hops)
-        connection.execute(delete(ledger_reach).where(ledger_reach.c.table == table, reach))
-        return bool(new)
-
 
 def is_reach_of_copy(lane: ColumnElement[str]) -> ColumnElement[bool]:
     """Whether a row of ``ledger_reach`` is that of a copy, by its *lane*."""
     return or_(*(lane.startswith(each, autoescape=True) for each in (copy_hop(""), _LOADS)))
-
-
-def _of_other_copies(hop: ColumnElement[str], kept: Mapping[str, str]) -> ColumnElement[bool]:
-    """Whether a *hop* is that of a copy that is not among those *kept*."""
-    return and_(hop.startswith(copy_hop(""), autoescape=True), hop.not_in(kept.values()))
 
 
 def _place(connection: Connection, named: str, hop: str) -> None:

@@ -100,7 +100,6 @@ KEPT = timedelta(hours=6)  # of minutes without a residual
 MOST_WAITING = 100_000  # batches that wait for a merge; older ones are given up and unknown
 _LOST_AT_ONCE = 100  # tables and hops of which one statement reads residuals
 _TOGETHER = 20  # merges that are compared in one transaction
-_REMOVED = copy_hop("")  # of all copies that the config does not name any more
 _COMPARED = 500  # batches after which a transaction compares no other merge
 MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
 MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
@@ -389,18 +388,9 @@ class Ledger:
         return {table: one for (table, hop), one in self._losses.items() if not hop}
 
     def copy_losses(self, table: str, copy: str) -> TableLosses:
-        """Return the residuals of a *copy* of *table*, as :meth:`losses`.
-
-        Until its first report, those of removed copies of *table* too: its place may be one of
-        those by another address.
-        """
-        hop = self.copies.hop(copy)
-        reported = self.copies.is_reported(copy, table)  # before its residuals are read
+        """Return the residuals of a *copy* of *table*, as :meth:`losses`."""
         self._read_changed()
-        losses = self._losses
-        own, removed = losses.get((table, hop), NO_LOSSES), losses.get((table, _REMOVED))
-        if removed is not None and not reported:
-            own += removed
+        own = self._losses.get((table, self.copies.hop(copy)), NO_LOSSES)
         return own.at_hop(copy_hop(copy))
 
     def make_good(self, table: str, *proven: tuple[Residual, str]) -> None:
@@ -450,10 +440,7 @@ class Ledger:
     def _find_losses(
         self, tables: Collection[str]
     ) -> Iterator[tuple[tuple[str, str], TableLosses]]:
-        """Of the hops that no check speaks for, by table and the hop of a copy, else nothing.
-
-        Those of copies that the config does not have any more are together.
-        """
+        """Of the hops that no check speaks for, by table and the hop of a copy, else nothing."""
         some = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
         lost = {key: rows for key, rows in some if rows and key[1] != Hop.COLLECTION.value}
         found = dict[tuple[str, str], TableLosses]()
@@ -466,7 +453,7 @@ class Ledger:
                 own = (*own[:-1], replace(own[-1], whole=False))
             known = unread + sum(one.rows for one in own)
             more = max(rows - known, 0)  # a merge may have come between
-            whose = _REMOVED if self.copies.is_removed(hop) else hop if is_copy_hop(hop) else ""
+            whose = hop if is_copy_hop(hop) else ""
             losses = TableLosses(own, more, unread)
             found[table, whose] = found.get((table, whose), NO_LOSSES) + losses
         yield from found.items()

@@ -225,6 +225,33 @@ def test_a_certificate_falls_with_what_the_copy_held(rig: Rig, copy: FakeCopy, l
     assert answer["state"] == "revoked"
 
 
+@pytest.mark.parametrize(
+    "backup",
+    [
+        pytest.param({"load_id": "first"}, id="of an earlier load"),
+        pytest.param({"load_id": "first", "version": 1, "batch": 0}, id="and version"),
+        pytest.param({"version": 9}, id="of a service that moved it on"),
+    ],
+)
+def test_a_certificate_falls_if_the_copy_comes_back_with_what_was_not_compared(
+    rig: Rig, copy: FakeCopy, backup: dict[str, Any]
+) -> None:
+    """Also while its job cannot begin to load it again."""
+    target: Any = copy
+    ledger, at = rig.store.ledger.copies, replace(copy.kept[USERS], load_id="second", load=2)
+    rig.watcher.sampler.copies = {"cache": ComparedPositions("cache", target, ledger)}
+    copy.kept[USERS] = at
+    load = CopiedVersion(at.version, swept=True, lineage=at.lineage)
+    ledger.add_copied("cache", USERS, [load], rig.now)
+    assert ask_copy_gate(rig)[0] == 200
+
+    copy.kept[USERS] = replace(at, **backup)
+    rig.watch(2)
+
+    status, answer = ask_copy_gate(rig)
+    assert (status, answer["state"]) == (409, "revoked")
+
+
 def test_a_copy_that_is_silent_takes_no_certificate_back(rig: Rig, copy: FakeCopy) -> None:
     assert ask_copy_gate(rig)[0] == 200
     copy.silent = True
@@ -345,7 +372,7 @@ def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
     status, answer = ask_copy_gate(rig)
     whys = [one["text"] for one in answer["tables"][0]["reasons"]]
     assert (status, answer["state"]) == (404, "unknown")
-    assert any("of the copy is not compared with its mirror yet" in why for why in whys)
+    assert any("the copy is being loaded" in why for why in whys)
     first = copy.kept[USERS]
     load = CopiedVersion(first.version, lineage=first.lineage)
     rig.store.ledger.copies.add_copied("cache", USERS, [load], rig.now)
@@ -357,14 +384,16 @@ def test_a_copy_is_ready_only_for_versions_that_the_ledger_has_compared(
     for _ in range(2):
         rig.flow()
     rig.second(8)
-    copy.catch_up()
+    copy.catch_up()  # by one step: the one before it was compared
+    before = CopiedVersion(first.version + 1, rig.now, {}, {}, lineage=first.lineage)
+    rig.store.ledger.copies.add_copied("cache", USERS, [before], rig.now)
     status, answer = ask_copy_gate(rig, cut)
     assert (status, "not_applied" in codes_of(answer)) == (404, True)
     assert ask_copy_gate(rig)[0] == 200
 
-    lost = CopiedVersion(first.version + 1, rig.now, {"7": {"u": 2}}, {}, lineage=first.lineage)
-    rest = CopiedVersion(copy.kept[USERS].version, rig.now, {}, {}, lineage=first.lineage)
-    rig.store.ledger.copies.add_copied("cache", USERS, [lost, rest], rig.now)
+    lost = CopiedVersion(first.version + 2, rig.now, {"7": {"u": 2}}, {}, lineage=first.lineage)
+    assert lost.version == copy.kept[USERS].version
+    rig.store.ledger.copies.add_copied("cache", USERS, [lost], rig.now)
     assert ask_copy_gate(rig, cut)[0] == 409
     assert ask_copy_gate(rig)[0] == 409
 

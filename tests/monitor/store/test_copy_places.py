@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
-from checks.ledger import LedgerEntry, LedgerState, inherit_missing
+from checks.ledger import LedgerState
+from monitor.store.copy_ledger import CopyReach
 from monitor.store.ledger import KEPT
 from monitor.store.store import ServiceStore
 from pipeline.copies.copy import CopiedVersion, CopyPosition
@@ -168,110 +168,13 @@ def test_a_copy_that_is_set_back_lacks_nothing_that_a_load_of_an_earlier_mirror_
     assert copies.lacking("b") == 0
 
 
-# a place under another address
-
-
-def test_a_place_under_a_new_address_lacks_what_it_lacked_until_it_is_loaded(
-    copies: Copies,
-) -> None:
+def test_a_place_under_a_new_address_lacks_nothing_that_is_known(copies: Copies) -> None:
+    """So nothing that it holds counts, until it is loaded."""
     copies.are(a=A, b=C)
-    assert (copies.lacking("a"), copies.lacking("b")) == (0, 1)  # before its first report, too
-    copies.follow("b", 5)
-    copies.follow("a", 5)
-    assert (copies.lacking("a"), copies.lacking("b")) == (0, 1)
+    unknown = copies.store.ledger.copies.copy_reach("b").get(T, CopyReach())
 
-    copies.load("b", 6)
     assert copies.lacking("b") == 0
-
-
-def test_a_place_that_was_loaded_lacks_nothing_that_removed_ones_lacked(copies: Copies) -> None:
-    copies.are(a=A, c=C)
-    copies.load("c", 5)
-    copies.follow("c", 6)
-
-    assert copies.lacking("c") == 0
-
-
-@pytest.mark.parametrize("loaded", [False, True])
-def test_what_was_lost_under_another_address_counts_under_the_old_one(
-    copies: Copies, *, loaded: bool
-) -> None:
-    copies.are(c=C, b=B)  # the place of a
-    if loaded:
-        copies.load("c", 5)
-    copies.lose("c", 6)
-    copies.are(a=A, b=B)
-
-    copies.follow("a", 7)
-
-    assert copies.lacking("a") == 1
-
-
-def test_it_counts_though_the_copy_was_set_back_to_the_version_it_had_under_the_old_address(
-    copies: Copies,
-) -> None:
-    copies.are(c=C, b=B)  # the place of a
-    copies.lose("c", 4)
-    copies.are(a=A, b=B)
-
-    copies.follow("a", 5)
-
-    assert copies.lacking("a") == 1
-
-
-def test_what_was_lost_of_a_mirror_that_was_rebuilt_counts_under_the_old_address(
-    copies: Copies,
-) -> None:
-    copies.are(c=C, b=B)
-    copies.follow("c", 1, lost={"9": {"c": 2}}, lineage="new")
-    copies.are(a=A, b=B)
-
-    copies.follow("a", 2, lineage="new")
-
-    assert copies.lacking("a") == 2
-
-
-def test_rows_that_two_addresses_lack_count_once(copies: Copies) -> None:
-    for place in (C, B, C, B):
-        copies.are(a=A, b=place)
-        copies.follow("b", 5)
-
-    assert copies.lacking("b") == 1
-
-
-def test_a_minute_that_is_unreadable_counts_as_a_row(copies: Copies) -> None:
-    with copies.store.write() as connection:
-        broken = "UPDATE ledger_minutes SET went_in = 'x', residual = 'x' WHERE residual = 1"
-        connection.execute(text(broken))
-    copies.are(a=A, b=C)
-    copies.follow("b", 5)
-
-    assert copies.lacking("b") == 1
-
-
-@pytest.mark.parametrize(
-    ("other", "own", "missing"),
-    [
-        pytest.param({"u": 3}, {}, {"u": 3}, id="it lacks nothing yet"),
-        pytest.param({"u": 3}, {"u": 2}, {"u": 1}, id="it lacks some of them"),
-        pytest.param({"u": 3}, {"u": 4, "c": 1}, {}, id="it lacks more"),
-        pytest.param({"u": -3}, {"u": -1}, {"u": -2}, id="too many"),
-        pytest.param({"u": -3}, {"u": -4}, {}, id="more too many"),
-        pytest.param({"u": -1, "c": 1}, {"u": 1, "c": -1}, {"u": -1, "c": 1}, id="either"),
-    ],
-)
-def test_only_what_is_not_missing_already_is_inherited(
-    other: dict[str, int], own: dict[str, int], missing: dict[str, int]
-) -> None:
-    def lacking(rows: dict[str, int]) -> LedgerEntry:
-        return LedgerEntry(
-            7, {op: 10 + number for op, number in rows.items()}, dict.fromkeys(rows, 10)
-        )
-
-    good = lacking(other).with_proof("load")
-
-    assert inherit_missing(lacking(other), lacking(own)).missing == missing
-    assert inherit_missing(good, lacking(own)).missing == {}
+    assert unknown.needs_load(CopyPosition("m", 4, 0))
 
 
 # what an earlier version stored, by name
@@ -304,38 +207,6 @@ def test_what_is_stored_by_name_goes_to_the_place_of_this_name(named: Copies) ->
     assert named.lacking("b") == 0
 
 
-def test_what_a_name_lacked_counts_at_each_place_that_may_have_had_it(named: Copies) -> None:
-    named.are(a=A, b2=B)
-    assert (named.lacking("a"), named.lacking("b2")) == (0, 1)
-    named.follow("b2", 5)
-    named.follow("a", 5)
-
-    assert (named.lacking("a"), named.lacking("b2")) == (0, 1)
-
-
-def test_two_names_that_an_upgrade_renames_both_lack_what_one_lacked(named: Copies) -> None:
-    named.are(a2=A, b2=B)
-    named.follow("a2", 5)
-    named.load("a2", 6)
-    assert (named.lacking("a2"), named.lacking("b2")) == (0, 1)
-
-    named.follow("b2", 5)
-    assert named.lacking("b2") == 1
-
-
-def test_a_name_whose_place_an_upgrade_changes_lacks_it_at_the_old_place_too(
-    named: Copies,
-) -> None:
-    named.are(a=A, b=C)
-    named.load("b", 5)
-    assert named.lacking("b") == 0
-    named.are(a=A, b=B)
-
-    named.follow("b", 5)
-
-    assert named.lacking("b") == 1
-
-
 def test_a_name_that_returns_after_an_upgrade_leaves_a_place_that_is_known_as_it_is(
     named: Copies,
 ) -> None:
@@ -345,12 +216,3 @@ def test_a_name_that_returns_after_an_upgrade_leaves_a_place_that_is_known_as_it
     named.are(a=A, b=C)  # the config had another b before the upgrade
 
     assert (named.lacking("b"), named.store.ledger.copies.copy_reach("b")[T].last) == (0, 9)
-
-
-def test_what_is_stored_without_a_mirror_goes_on(named: Copies) -> None:
-    with named.store.write() as connection:
-        connection.execute(text("UPDATE ledger_reach SET mirror = NULL"))
-    named.are(a=A, b=B)
-    named.follow("a", 5)
-
-    assert named.lacking("a") == 0

@@ -672,8 +672,10 @@ BEFORE_IDS = replace(LOADED, load_id="")
         pytest.param(
             CopyReach(9, "m:2", load=("m:3", 4, 1)), LOADED, True, id="another one was not counted"
         ),
-        pytest.param(CopyReach(), LOADED, False, id="nothing was compared"),
-        pytest.param(CopyReach(4), LOADED, False, id="an earlier version stored no mirror"),
+        pytest.param(CopyReach(), LOADED, True, id="nothing was compared"),
+        pytest.param(CopyReach(4), LOADED, True, id="an earlier version stored no mirror"),
+        pytest.param(CopyReach(3, "m:1"), LOADED, False, id="one step is not compared yet"),
+        pytest.param(CopyReach(2, "m:1"), LOADED, True, id="it was moved on by another"),
         pytest.param(CopyReach(4, "m"), BEFORE_IDS, False, id="without ids"),
         pytest.param(CopyReach(5, "m"), BEFORE_IDS, True, id="set back, perhaps to another load"),
         pytest.param(CopyReach(4, "m:1"), BEFORE_IDS, True, id="of a load before the upgrade"),
