@@ -54,7 +54,7 @@ build/jars/.locked: jars.lock .venv/.locked
 	touch $@
 
 # Spark starts in half the time with it; tests start Spark some fifty times.
-build/jars/spark.jsa: build/jars/.locked
+build/jars/spark.size: build/jars/.locked
 	./step.sh "archive of Spark's classes" $(BIN)/python -m pipeline.spark.classes
 
 demo: libraries setup
@@ -87,7 +87,7 @@ slow: setup
 test: packages setup
 	$(BIN)/coverage erase
 	$(BIN)/python -m tests.proof.tally begin
-	$(MAKE) --no-print-directory -j2 test-fast build/jars/spark.jsa
+	$(MAKE) --no-print-directory -j2 test-fast build/jars/spark.size
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
 	$(MAKE) --no-print-directory -j4 test-spark test-logs test-proof test-stack test-thorough

@@ -7,6 +7,7 @@ another Java or other jars have made.
 Source of the options: the `java` command's manual for Java 17, "Application Class Data Sharing".
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.settings import PipelineSettings
 from pipeline.spark import jars
-from pipeline.spark.session import ARCHIVE, NO_CDS_LOG, open_session
+from pipeline.spark.session import ARCHIVE, ARCHIVE_SIZE, NO_CDS_LOG, open_session
 
 _SECONDS = 300  # until a process that writes the archive has ended
 
@@ -41,7 +42,12 @@ def write_archive() -> None:
         status = java_process.wait(_SECONDS)
         if status or not made.exists():
             raise UnreachableError(f"Java ended with status {status}, and wrote no archive")
+        with made.open("rb") as whole:
+            os.fsync(whole.fileno())
+        size = Path(scratch) / ARCHIVE_SIZE.name
+        size.write_text(str(made.stat().st_size), encoding="ascii")
         made.replace(ARCHIVE)
+        size.replace(ARCHIVE_SIZE)
 
 
 def _load_classes(session: SparkSession, table: str) -> None:

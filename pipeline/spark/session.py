@@ -10,24 +10,19 @@ Cannot detect: workers that take no task during the check.
 Workers get two settings as environment variables: the modules that they preload
 (`SLUICE_PLUG_INS`) and their niceness (`SLUICE_NICENESS`). `worker_daemon` reads them.
 
-On a `local` master, Spark's temporary files are in a folder of this process. Spark removes its
-files when it ends, but a killed process cannot: its folder is removed when the next session starts.
+On a `local` master, Spark's temporary files are in folders of this process (`scratch`).
 """
 
-import atexit
-import fcntl
 import hashlib
 import os
 import platform
-import shutil
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -45,6 +40,7 @@ from pipeline.parallel import spark_map
 from pipeline.reports import SparkWork
 from pipeline.settings import PipelineSettings, may_be_spark_secret
 from pipeline.spark import jars as spark_jars
+from pipeline.spark.scratch import open_scratch
 
 PRELOADED = "SLUICE_PLUG_INS"  # modules that they begin with, parted by commas
 NICENESS = "SLUICE_NICENESS"  # by how much others go before them, where cores are scarce
@@ -74,10 +70,9 @@ _SETTINGS = {
     "spark.python.daemon.module": "pipeline.spark.worker_daemon",  # workers begin with imports done
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
-_SCRATCH = "sluice-spark-"  # begins the name of a folder that is locked while its process lives
-_LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # where Spark writes, above all settings; parted by commas
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 ARCHIVE = spark_jars.JARS / "spark.jsa"  # of classes; `pipeline.spark.classes` makes it
+ARCHIVE_SIZE = ARCHIVE.with_suffix(".size")
 NO_CDS_LOG = "-Xlog:cds*=off"  # Java reports each class that does not fit into an archive
 _GIVING_WAY = "5"  # a third of the driver's share of a core that both want
 # A cluster's workers must find the driver: there the machine's own name stands, or the operator's.
@@ -132,71 +127,32 @@ def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
     """
     if SparkContext._gateway is not None:
         return
+    during: AbstractContextManager[None] = nullcontext()
     if is_one_process(master):
-        options = _with_scratch(options)
+        java = options.get(_JAVA_OPTIONS, "")
+        scratch = open_scratch(java, options.get("spark.local.dir", ""))
+        java = share_classes(f"{java} {scratch.option}".strip())
+        options, during = {**options, _JAVA_OPTIONS: java}, scratch.environment()
     every = {"spark.app.name": name, "spark.master": master, **options}
     plain = {key: value for key, value in every.items() if not may_be_spark_secret(key)}
-    gateway = launch_gateway(  # type: ignore[no-untyped-call]
-        SparkConf().setAll(list(plain.items()))
-    )
+    with during:
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            SparkConf().setAll(list(plain.items()))
+        )
     SparkContext(gateway=gateway, conf=SparkConf().setAll(list(every.items())))
 
 
-def _with_scratch(options: Mapping[str, str]) -> dict[str, str]:
-    """Let Spark write into new folders, one in each place where it would have written."""
-    default = options.get("spark.local.dir") or tempfile.gettempdir()
-    parents = (os.environ.get(_LOCAL_DIRS) or default).split(",")
-    folders = [make_scratch(Path(one.strip())) for one in parents if one.strip()]
-    os.environ[_LOCAL_DIRS] = ",".join(map(str, folders))
-    java = options.get(_JAVA_OPTIONS, "")
-    if "-Djava.io.tmpdir=" not in java:
-        java = f'{java} "-Djava.io.tmpdir={folders[0]}"'.strip()
-    return {**options, _JAVA_OPTIONS: share_classes(java)}
-
-
 def share_classes(java: str) -> str:
-    """Return the options *java* with the archive, if there is one and they name no other."""
+    """Return the options *java* with the archive, if there is one and they name no other.
+
+    Its size is stored beside it, because Java crashes with one that was cut off.
+    """
     if "-XX:SharedArchiveFile=" in java or "-XX:ArchiveClassesAtExit=" in java:
         return java
-    own = f'"-XX:SharedArchiveFile={ARCHIVE}" {NO_CDS_LOG}'
-    return f"{java} {own}".strip() if ARCHIVE.exists() else java
-
-
-def make_scratch(parent: Path) -> Path:
-    """Make a folder in *parent* that lasts as long as this process.
-
-    Folders of processes that were killed are removed. A process holds a lock of its own folder
-    before that gets its name.
-
-    Raises:
-        UnreachableError: nothing can be written there.
-    """
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for left in parent.glob(f"{_SCRATCH}*"):
-            _remove_left(left)
-        made = Path(tempfile.mkdtemp(prefix="sluice-new-", dir=parent)).resolve()
-        fcntl.flock(os.open(made, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX)  # until it ends
-        made = made.rename(made.with_name(f"{_SCRATCH}{os.getpid()}-{made.name[-8:]}"))
-    except OSError as error:
-        raise UnreachableError(
-            f"Spark's temporary folder cannot be made in {parent}: {error.strerror}; make it "
-            "writable, or name another one by SPARK_LOCAL_DIRS"
-        ) from error
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
-
-
-def _remove_left(folder: Path) -> None:
-    """Remove a *folder* of this user whose process has ended."""
     with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            if os.fstat(handle).st_uid == os.getuid():
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(handle)
+        if f"{ARCHIVE.stat().st_size}" == ARCHIVE_SIZE.read_text(encoding="ascii"):
+            return f'{java} "-XX:SharedArchiveFile={ARCHIVE}" {NO_CDS_LOG}'.strip()
+    return java
 
 
 def is_one_process(master: str) -> bool:

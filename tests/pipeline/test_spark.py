@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.spark.session import make_scratch
+from pipeline.spark.scratch import make_scratch
 
 pytestmark = pytest.mark.spark
 
@@ -93,7 +93,7 @@ def test_what_killed_processes_leave_is_removed_when_the_next_one_starts(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=400,
         env=os.environ | places,
         start_new_session=True,
     )

@@ -1,8 +1,5 @@
 """Spark jobs are counted by work, and workers that run something else are refused by name."""
 
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -13,7 +10,7 @@ from pyspark.sql import SparkSession
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.reports import SparkWork
 from pipeline.spark import session
-from pipeline.spark.session import JobCounts, make_scratch, read_environment, require_agreement
+from pipeline.spark.session import JobCounts, read_environment, require_agreement
 
 
 @dataclass(eq=False)
@@ -93,73 +90,19 @@ def test_a_library_that_a_worker_does_not_tell_of_is_another() -> None:
         require_agreement(HERE, [older])
 
 
-LIVES_ON = """
-import sys, time
-from pathlib import Path
-from pipeline.spark.session import make_scratch
-
-print(make_scratch(Path(sys.argv[1])), flush=True)
-time.sleep(float(sys.argv[2]))
-"""
-
-
-def started(parent: Path, seconds: float) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", LIVES_ON, str(parent), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def test_a_folder_for_temporary_files_goes_with_its_process_or_with_the_next_one(
-    tmp_path: Path,
-) -> None:
-    with started(tmp_path, 60) as killed, started(tmp_path, 60) as living:
-        left, kept = [Path(one.stdout.readline().strip()) for one in (killed, living) if one.stdout]
-        (left / "blockmgr-1").mkdir()
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
-        with started(tmp_path, 0) as ended:
-            assert ended.wait() == 0
-
-        assert list(tmp_path.iterdir()) == [kept]
-        living.send_signal(signal.SIGKILL)
-    made = make_scratch(tmp_path)
-
-    assert list(tmp_path.iterdir()) == [made]
-    assert made.stat().st_mode & 0o777 == 0o700
-
-
-def test_what_another_program_put_there_stays(tmp_path: Path) -> None:
-    target = tmp_path / "of-another"
-    target.mkdir()
-    (target / "file").touch()
-    (tmp_path / "sluice-spark-1-aaaa").symlink_to(target)
-    (tmp_path / "sluice-spark-1-bbbb").write_text("a file")
-
-    made = make_scratch(tmp_path)
-
-    assert (target / "file").exists()
-    assert sorted(one.name for one in tmp_path.iterdir() if one != made) == [
-        "of-another",
-        "sluice-spark-1-aaaa",
-        "sluice-spark-1-bbbb",
-    ]
-
-
-def test_a_place_for_temporary_files_that_takes_none_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
-    with pytest.raises(UnreachableError, match=r"cannot be made in .*/file: .* SPARK_LOCAL_DIRS$"):
-        make_scratch(tmp_path / "file")
-
-
 def test_an_archive_of_classes_is_used_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "ARCHIVE", tmp_path / "an archive.jsa")
+    monkeypatch.setattr(session, "ARCHIVE_SIZE", tmp_path / "an archive.size")
     before = session.share_classes("-Xss4m")
-    (tmp_path / "an archive.jsa").touch()
+    (tmp_path / "an archive.jsa").write_bytes(b"whole")
+    (tmp_path / "an archive.size").write_text("4")
+    cut_off = session.share_classes("-Xss4m")
+    (tmp_path / "an archive.size").write_text("5")
     own = "-XX:SharedArchiveFile=mine.jsa"
 
-    assert before == "-Xss4m"
+    assert before == cut_off == "-Xss4m"
     assert session.share_classes("-Xss4m").split(" ", 1) == [
         "-Xss4m",
         f'"-XX:SharedArchiveFile={tmp_path}/an archive.jsa" -Xlog:cds*=off',
