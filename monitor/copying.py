@@ -188,7 +188,8 @@ class ComparedPositions:
     """Asks *target* how far each table is, as far as the ledger has compared what it took over.
 
     While a step is not compared, the position before it is the answer.  Missing if none is known,
-    and while the ledger does not know yet that the copy was set back.
+    and while the ledger does not know yet that the copy was set back.  A position that is not whole
+    if the copy holds what will not be compared: it is loaded again.
     """
 
     copy: str

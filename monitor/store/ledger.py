@@ -619,7 +619,7 @@ class Ledger:
         recorded: Recorded,
         at: datetime,
     ) -> tuple[int, bool]:
-        """Compare *merge* with its batches; return how many there were, and as :meth:`_add`."""
+        """Compare *merge* with its batches; return how many there were, and as `Minutes.add`."""
         table, account = merge.table, merge.account
         settled = self._recorded(lane, table).last
         if settled > recorded.last or recorded == UNREAD:  # which batches it had is not known
@@ -638,7 +638,7 @@ class Ledger:
         return len(landed), odd
 
     def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> bool:
-        """Add what was not added before, as :meth:`_add`: a check counts again after a restart."""
+        """Add what was not added before, as `Minutes.add`: a check counts again after a restart."""
         hop, at, every = Hop.COLLECTION, counted.at, tuple[LedgerEntry, ...]()
         if counted.entries:
             there = self._minutes.of_minutes(table, hop, {one.minute for one in counted.entries})
@@ -652,8 +652,7 @@ class Ledger:
         if counted.proven:
             proof = f"{COUNTING_CHECK} passes"
             good = [one.with_proof(proof) for one in self._minutes.missing(table, hop)]
-            if good:
-                store_entries(connection, table, hop, good, at)
+            store_entries(connection, table, hop, good, at)
         return counted.proven or are_odd(every)
 
     def _open(self, which: ColumnElement[bool], unread: int = 0) -> list[LandedBatch]:

@@ -180,9 +180,9 @@ def read_items(stored: Any) -> ItemsView[str, Any]:
     return stored.items()
 
 
-def salvage_minute(stored: Mapping[str, bytes | None], otherwise: int = 0) -> LedgerEntry:
+def salvage_minute(stored: Mapping[str, bytes | None]) -> LedgerEntry:
     """An unreadable minute is unknown, and keeps the number of rows that were missing."""
-    minute, lost = salvage_number(stored["minute"]), salvage_number(stored["residual"], otherwise)
+    minute, lost = salvage_number(stored["minute"]), salvage_number(stored["residual"])
     counts, found = ({UNREADABLE: lost}, datetime.now(UTC)) if lost else ({}, None)
     return LedgerEntry(minute if is_minute(minute) else 0, counts, unknown=True, found=found)
 

@@ -127,15 +127,15 @@ def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
     """
     if SparkContext._gateway is not None:
         return
-    during: AbstractContextManager[None] = nullcontext()
+    places: AbstractContextManager[None] = nullcontext()
     if is_one_process(master):
         java = options.get(_JAVA_OPTIONS, "")
         scratch = open_scratch(java, options.get("spark.local.dir", ""))
         java = share_classes(f"{java} {scratch.option}".strip())
-        options, during = {**options, _JAVA_OPTIONS: java}, scratch.environment()
+        options, places = {**options, _JAVA_OPTIONS: java}, scratch.environment()
     every = {"spark.app.name": name, "spark.master": master, **options}
     plain = {key: value for key, value in every.items() if not may_be_spark_secret(key)}
-    with during:
+    with places:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
             SparkConf().setAll(list(plain.items()))
         )
