@@ -109,7 +109,7 @@ class Decoded:
 
     ``shard``       ``str(ShardId)``; ``key_values`` a JSON array of the key values' texts.
     ``before``/``after``  the row (or, for begin, end and ddl, the whole payload): the JSON as it
-                    was sent, its blanks, escapes and numbers untouched.
+                    was sent, with its blanks, escapes and numbers.
                     A delete has at least its key's columns before, or its table is held.
     ``at``          the source's clock, for display only.
     ``log``         the number of the log's file, ``pos`` and ``row`` the place in it.

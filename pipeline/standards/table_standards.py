@@ -133,7 +133,7 @@ class TableStandards:
         return json_text.write_row(found)
 
     def require_columns(self, texts: Iterable[str], *, beside: Iterable[str] = ()) -> None:
-        """Refuse images of a row without a column which this very table should have.
+        """Refuse images of a row without a column that this table should have.
 
         ``beside`` are columns of it whose values are in none of its images.  Where a glob lets
         other columns land, the values of a missing one may stand there under another name.

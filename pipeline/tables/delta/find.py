@@ -423,7 +423,7 @@ class _Search:
         return found
 
     def hits(self, data: DataFile, group: int, window: Window, *, first: int) -> _Hits:
-        """The rows of a group that bear a key and are not deleted; *first* is its position."""
+        """Rows of a group that have a sought key and are not deleted; it starts at row *first*."""
         look = _Look(data, group, first)
         leading, *others = [path for path in self.sought.paths if path not in self.own]
         rows, keys = look.leading(self.sought.columns[0], leading, window)

@@ -93,7 +93,7 @@ def owner_sql(adoption: Adoption) -> tuple[str, str]:
 
 
 def below_sql(floors: Floors, adoption: Adoption) -> str:
-    """Whether a row stands below the floor of its shard, in SQL; one without an order does."""
+    """Whether a row is below the floor of its shard, in SQL; a row without an order is."""
     source, shard = owner_sql(adoption)
     order = [f"t.{column_sql(path)}" for path in RANK[:-1]]
     least = adoption.order
@@ -179,7 +179,7 @@ class KeyLookup:
         return self._found(hits, keys, owners)
 
     def below(self, floors: Floors) -> int:
-        """How many rows of the mirror stand below *floors*.
+        """How many rows of the mirror are below *floors*.
 
         Raises:
             HeldError: ``no_shard``: the floor of a row without ``_sluice`` is not known.
