@@ -126,9 +126,16 @@ class ConnectClient(ABC):
         (known,) = self.offsets(name)
         kept = {n: one for n, one in known["offset"].items() if n in ("ts_sec", "server_id")}
         more = {"gtids": gtids} if gtids else {}
-        moved = {"partition": known["partition"], "offset": {**kept, "file": file, "pos": pos}}
-        moved["offset"] |= more
-        self._ask("PATCH", f"/connectors/{name}/offsets", {"offsets": [moved]})
+        self._store(name, known["partition"], {**kept, "file": file, "pos": pos, **more})
+
+    def change_offset(self, name: str, changed: Mapping[str, Any]) -> None:
+        """Let a halted connector find *changed* in its one stored offset."""
+        (known,) = self.offsets(name)
+        self._store(name, known["partition"], {**known["offset"], **changed})
+
+    def _store(self, name: str, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
+        stored = {"offsets": [{"partition": partition, "offset": offset}]}
+        self._ask("PATCH", f"/connectors/{name}/offsets", stored)
 
     def _wait_for(self, name: str, before: Collection[str]) -> None:
         """Return when all its tasks run; failures of *before* may be reported for a while."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from demo.postgres import PUBLICATION
+from pipeline.collectors.connect.postgres import end_markers
 
 COMMON: Mapping[str, str] = {
     "tasks.max": "1",
@@ -123,6 +124,7 @@ def postgres_connector(
     """
     return {
         **POSTGRES_LOSSLESS,
+        **end_markers({"topic.prefix": prefix}),
         **({"table.include.list": ",".join(tables)} if tables else {}),
         "topic.prefix": prefix,
         "slot.name": prefix,

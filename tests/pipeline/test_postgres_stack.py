@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -108,6 +109,65 @@ def test_a_transaction_that_is_open_over_a_restart_of_its_connector_is_sent_whol
     found = _places(bootstrap, topic)
     assert found.keys() == {1, 10, 11, 12, 20}
     assert found[11] == stored["lsn_commit"]  # else this was no such restart
+
+
+def test_no_offset_of_a_begin_is_stored_because_only_the_end_of_a_transaction_is_sent(
+    postgres_pipe: Callable[..., PostgresPipe],
+) -> None:
+    p = postgres_pipe("ended")
+    p.sql("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))")
+    p.begin()
+    p.register()
+    until, rows, types = monotonic() + 12, 0, set[str]()
+    while monotonic() < until:
+        p.sql("BEGIN", f"INSERT INTO t VALUES ({rows}, 'a'), ({rows + 1}, 'b')", "COMMIT")
+        rows += 2
+        types.add(str(_stored(p).get("messageType")))
+    bootstrap, topic = p.servers.kafka.bootstrap, f"{p.name}.transaction"
+    wait_until(lambda: _counted(bootstrap, topic) >= rows, PATIENCE, "the last END")
+
+    assert "COMMIT" in types  # else nothing was seen
+    assert "BEGIN" not in types
+    for end in _markers(bootstrap, topic):
+        assert end.keys() == {"status", "id", "event_count", "data_collections", "ts_ms"}
+        assert end["status"] == "END"
+        assert end["event_count"] == sum(one["event_count"] for one in end["data_collections"])
+
+
+def test_debezium_still_loses_rows_at_the_offset_of_a_begin(
+    postgres_pipe: Callable[..., PostgresPipe],
+) -> None:
+    """Once it does not, transforms that keep BEGIN from being stored are not needed any more."""
+    p = postgres_pipe("begun")
+    p.sql("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))")
+    p.begin()
+    p.servers.connect.register(p.name, {**p.config(), "transforms": ""})
+    topic, bootstrap = f"{p.name}.public.t", p.servers.kafka.bootstrap
+    with (
+        p.server.connect(p.name) as other,
+        p.server.connect(p.name, autocommit=False) as open_,
+    ):
+        number = _begun(open_)
+        open_.execute("INSERT INTO t VALUES (10, 'before')")
+        other.execute("INSERT INTO t VALUES (20, 'committed')")
+        open_.execute("INSERT INTO t VALUES (11, 'there')")
+        open_.execute("INSERT INTO t VALUES (12, 'after')")
+        wait_until(lambda: 20 in _places(bootstrap, topic), PATIENCE, "the other transaction")
+        p.servers.connect.halt(p.name)
+        begun = {"messageType": "BEGIN", "txId": int(number), "transaction_id": number}
+        p.servers.connect.change_offset(p.name, begun)
+    p.servers.connect.resume(p.name)
+
+    wait_until(lambda: 12 in _places(bootstrap, topic), PATIENCE, "the rest of the transaction")
+    assert _places(bootstrap, topic).keys() == {12, 20}
+
+
+def _markers(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    return [json.loads(one.value)["payload"] for one in records(bootstrap, topic) if one.value]
+
+
+def _counted(bootstrap: str, topic: str) -> int:
+    return sum(one["event_count"] or 0 for one in _markers(bootstrap, topic))
 
 
 def _stored(p: PostgresPipe) -> dict[str, Any]:

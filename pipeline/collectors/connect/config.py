@@ -21,6 +21,7 @@ from pipeline.collectors.connect.database import (
     weakens_tls,
 )
 from pipeline.collectors.connect.requirements import (
+    LISTS,
     NULLS,
     PLACEHOLDER,
     SIDES,
@@ -28,6 +29,7 @@ from pipeline.collectors.connect.requirements import (
     converter_settings,
     expected_placeholder,
     list_demands,
+    split_list,
 )
 from pipeline.collectors.connect.table_filter import TABLES, list_setting_names
 from pipeline.errors import ConfigError
@@ -152,6 +154,7 @@ def required_config(scope: CollectionScope, own: Mapping[str, str]) -> dict[str,
     source = _as_connected(scope.source, own)
     scope = replace(scope, source=source)
     database = database_of_kind(source.kind)
+    own = _behind_ours(database.settings(scope), own)
     demanded = (
         one for one in list_demands(source, database.demands) if one.good and not _usual(one)
     )
@@ -206,6 +209,7 @@ def alternative_settings(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
 def firm_demands(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     """What a setting must be, where a person chose another value."""
     prefix, database = scope.source.collected_prefix, database_of_kind(scope.source.kind)
+    own = _behind_ours(database.settings(scope), own)
     verified = database.verified if _as_connected(scope.source, own).secured else ()
     connectors = tuple(name.lower() for name in database.classes)
     known = tuple(name.lower() for name in converter_classes(scope.source))
@@ -224,6 +228,13 @@ def firm_demands(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand
         *(one for one in firmly if one.name not in own),
         *(Demand(n, "the config says so", good=(value.lower(),)) for n, value in own.items()),
     )
+
+
+def _behind_ours(ours: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """*own* settings of a person, with the transforms and predicates of *ours* before theirs."""
+    both = [name for name in LISTS if name in ours and name in own]
+    lists = {name: split_list(f"{ours[name]},{own[name]}") for name in both}
+    return {**own, **{name: ",".join(dict.fromkeys(lists[name])) for name in both}}
 
 
 def is_forbidden(scope: CollectionScope, own: Mapping[str, str], name: str) -> bool:

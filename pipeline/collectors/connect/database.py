@@ -27,8 +27,8 @@ class ConnectedDatabase(Protocol):
 
     ``classes`` are those that Sluice reads, the one that it registers first.  ``lists`` names the
     outer part of a table's name as the lists of what is included call it; what is ``built_in`` of
-    these is never sent.  ``pace`` holds settings that are wanted, and not demanded.  ``least`` is
-    the version before which a known defect of the connector loses changes.  ``verified`` is
+    these is never sent.  ``pace`` holds settings that are wanted, and not demanded.  ``least``
+    lists the versions before which a known defect of the connector loses changes.  ``verified`` is
     demanded of a source that must speak TLS; of ``alternatives``, settings for TLS, one is enough.
     ``files`` are its settings for TLS without dots that name files and passwords.
     """
@@ -39,7 +39,7 @@ class ConnectedDatabase(Protocol):
     built_in: ClassVar[tuple[str, ...]]
     demands: ClassVar[tuple[Demand, ...]]
     pace: ClassVar[Mapping[str, str]]
-    least: ClassVar[LeastVersion | None]
+    least: ClassVar[tuple[LeastVersion, ...]]
     verified: ClassVar[tuple[Demand, ...]]
     alternatives: ClassVar[frozenset[str]]
     files: ClassVar[frozenset[str]]

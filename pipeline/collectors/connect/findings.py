@@ -336,9 +336,24 @@ def _aliases(config: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             yield alias, kind, kind.rpartition(".")[2].partition("$")[0]
 
 
+def _spares_rows(config: Mapping[str, str], alias: str) -> bool:
+    """Whether the transform acts on the topic of transactions only, which is no table's."""
+    own = f"transforms.{alias}"
+    predicate = f"predicates.{config.get(f'{own}.predicate', '')}"
+    names = (config.get("topic.prefix", ""), config.get("topic.transaction", "transaction"))
+    topic = config.get("topic.delimiter", ".").join(names)
+    return (
+        config.get(f"{predicate}.type", "").endswith(".TopicNameMatches")
+        and config.get(f"{predicate}.pattern") == re.escape(topic)
+        and config.get(f"{own}.negate", "false").strip().lower() == "false"
+    )
+
+
 def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
     found: list[Finding] = []
     for alias, kind, short in _aliases(config):
+        if _spares_rows(config, alias):
+            continue
         harm = HARMFUL.get(short, "is not known to leave changes as they are")
         if short == COPYING and config.get(f"transforms.{alias}.operation", "").lower() != "copy":
             harm = MOVES

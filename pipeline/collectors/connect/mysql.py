@@ -88,7 +88,7 @@ class ConnectedMySql:
     pace: ClassVar[Mapping[str, str]] = {
         "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
     }
-    least: ClassVar[LeastVersion | None] = None
+    least: ClassVar[tuple[LeastVersion, ...]] = ()
 
     verified: ClassVar[tuple[Demand, ...]] = (
         Demand(

@@ -16,9 +16,12 @@ from pipeline.collectors.connect.database import ConnectedDatabase, variable_ref
 from pipeline.collectors.connect.mysql import LARGEST, flag_up
 from pipeline.collectors.connect.requirements import (
     ENVELOPE,
+    LISTS,
+    METADATA,
     UNVERIFIED,
     LeastVersion,
     snapshot_demand,
+    split_list,
 )
 from pipeline.finding import REFUSE, WARN, Demand, Effect, Finding, find_unmet
 from pipeline.model import Acknowledged, Missing
@@ -31,6 +34,61 @@ TYPES = "column.propagate.source.type"
 FACTORY, AUTHORITIES = "database.sslfactory", "database.sslrootcert"
 LIBPQ, JAVA = "org.postgresql.ssl.LibPQFactory", "org.postgresql.ssl.DefaultJavaSSLFactory"
 OWN = "the config names another under sources"
+
+# Transforms that act on the topic of transactions only: BEGIN, which has no count, becomes a
+# tombstone and is dropped; END leaves as it came.  See `end_markers`.
+MARKERS, COUNT, FIELDS = "sluiceMarkers", "event_count", "status,id,data_collections,ts_ms"
+_KAFKA = "org.apache.kafka.connect.transforms."
+_STEPS: Mapping[str, Mapping[str, str]] = {
+    "sluiceKeep": {
+        "type": f"{_KAFKA}HeaderFrom$Value",
+        "fields": FIELDS,
+        "headers": FIELDS,
+        "operation": "copy",
+    },
+    "sluiceCount": {"type": f"{_KAFKA}ExtractField$Value", "field": COUNT},
+    "sluiceDrop": {
+        "type": "io.debezium.transforms.ExtractNewRecordState",
+        "delete.tombstone.handling.mode": "drop",
+    },
+    "sluiceWrap": {"type": f"{_KAFKA}HoistField$Value", "field": COUNT},
+    "sluiceEnd": {
+        "type": "io.debezium.transforms.HeaderToValue",
+        "headers": FIELDS,
+        "fields": FIELDS,
+        "operation": "move",
+    },
+    "sluiceName": {
+        "type": f"{_KAFKA}SetSchemaMetadata$Value",
+        "schema.name": "io.debezium.connector.common.TransactionMetadataValue",
+        "schema.version": "1",
+    },
+}
+
+
+def end_markers(config: Mapping[str, str]) -> dict[str, str]:
+    """Settings by which the connector with *config* sends END of each transaction, and no BEGIN.
+
+    Measured on Debezium 3.7.0, and so written in 3.7.1: the offset that is stored with a BEGIN
+    says that all is processed up to the last COMMIT.  After a restart from it, a change of the
+    begun transaction that stands exactly at the end of that COMMIT is taken for the stored one, and
+    all up to it is left out without a trace.  With the offset of a COMMIT or of a change this does
+    not happen (``WalPositionLocator`` of the connector).  Connect stores no offset of a record
+    that a transform drops.
+    """
+    topic = [config.get("topic.prefix", ""), config.get("topic.transaction", "transaction")]
+    steps = {
+        f"transforms.{alias}.{name}": value
+        for alias, step in _STEPS.items()
+        for name, value in {**step, "predicate": MARKERS}.items()
+    }
+    return {
+        "transforms": ",".join(_STEPS),
+        **steps,
+        "predicates": MARKERS,
+        f"predicates.{MARKERS}.type": f"{_KAFKA}predicates.TopicNameMatches",
+        f"predicates.{MARKERS}.pattern": re.escape(config.get("topic.delimiter", ".").join(topic)),
+    }
 
 
 class ConnectedPostgres:
@@ -90,11 +148,18 @@ class ConnectedPostgres:
     pace: ClassVar[Mapping[str, str]] = {
         "status.update.interval.ms": "1000",  # its default lets the server keep 10 s of log more
     }
-    least: ClassVar[LeastVersion | None] = LeastVersion(
-        3,
-        7,
-        "after a restart it may leave out the first rows of a transaction that was open over it"
-        " (a row at the end position of the last commit counts as part of that commit)",
+    least: ClassVar[tuple[LeastVersion, ...]] = (
+        LeastVersion(
+            (3, 7, 0),
+            "after a restart it may leave out the first rows of a transaction that was open over it"
+            " (a row at the end position of the last commit counts as part of that commit)",
+        ),
+        LeastVersion(
+            (3, 7, 1),
+            "after a restart it may leave out rows of a COPY, if only the first of those that"
+            " share a position had been stored",
+            WARN,
+        ),
     )
 
     verified: ClassVar[tuple[Demand, ...]] = (
@@ -129,11 +194,16 @@ class ConnectedPostgres:
             "database.dbname": names.database,
             "slot.name": names.slot,
             "publication.name": names.publication,
+            **end_markers({"topic.prefix": scope.source.collected_prefix}),
         }
         return {**found, **_tls(scope.source)} if scope.source.secured else found
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
-        """Parameters of the stream, which may leave out changes or name another publication."""
+        """What leaves out changes: an offset of a BEGIN, or parameters of the stream."""
+        return [*_begin_findings(config, where), *self._stream_findings(config, where)]
+
+    def _stream_findings(self, config: Mapping[str, str], where: str) -> list[Finding]:
+        """Parameters of the stream may leave out changes or name another publication."""
         parameters = config.get(STREAM, "")
         given = [one.strip() for one in parameters.split(";") if one.strip()]
         if all(re.fullmatch(r"origin\s*=\s*any", one) for one in given):
@@ -161,6 +231,29 @@ class ConnectedPostgres:
         what = "replica.identity.autoset.values changes tables of the source"
         fix = "remove it from the connector's config; ALTER TABLE ... REPLICA IDENTITY where needed"
         return [*found, Finding(WARN, "replica.identity.autoset.values", where, what, fix)]
+
+
+def _begin_findings(config: Mapping[str, str], where: str) -> list[Finding]:
+    """Refuse to let BEGIN be sent: see `end_markers`."""
+    if not flag_up(config.get(METADATA)):
+        return []
+    wanted = end_markers(config)
+    listed = {name: split_list(config.get(name, "")) for name in LISTS}
+    steps = split_list(wanted["transforms"])
+    if (
+        listed["transforms"][: len(steps)] == steps
+        and MARKERS in listed["predicates"]
+        and all(config.get(name) == value for name, value in wanted.items() if name not in LISTS)
+    ):
+        return []
+    what = (
+        "BEGIN of each transaction is sent: a connector that starts again at the offset of a BEGIN"
+        " may leave out the first rows of that transaction"
+    )
+    fix = f"sluice connector SOURCE --apply; {','.join(steps)} come first in transforms"
+    fix += "; then compare the tables once"
+    setting = f"{METADATA}=true without {steps[0]}"
+    return [Finding(REFUSE, "transaction_begin", where, what, fix, Effect.DELAYS, setting=setting)]
 
 
 def _tls(source: SourceSettings) -> Mapping[str, str]:

@@ -14,7 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.finding import NOTE, REFUSE, WARN, Demand, Effect, Finding, find_unmet
+from pipeline.finding import (
+    NOTE,
+    REFUSE,
+    WARN,
+    Demand,
+    Effect,
+    Finding,
+    FindingSeverity,
+    find_unmet,
+)
 from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.settings import SourceSettings
 
@@ -22,6 +31,9 @@ UNTYPED = "values would not arrive in the form that Sluice types"
 SKIPPED = "a change that cannot be handled is skipped without an error"
 UNVERIFIED = "an attacker on the network can read rows, change them, and get the password"
 BASELESS = "tables get no complete snapshot, so no mirror has a base"
+
+METADATA = "provide.transaction.metadata"
+LISTS = ("transforms", "predicates")  # of aliases, whose settings have names of their own
 
 NAMINGS = (
     *("Schema", "Default", "SchemaRegex", "DefaultRegex", "SchemaUnicode", "DefaultUnicode"),
@@ -120,7 +132,7 @@ DEMANDS = (
         effect=Effect.DROPS,
     ),
     Demand(
-        "provide.transaction.metadata",
+        METADATA,
         "completeness of transactions cannot be checked",
         good=("true",),
         default="false",
@@ -175,6 +187,11 @@ FAMILIES = (
     ("column.mask.", "values differ from the source's"),
     ("column.truncate.to.", "values differ from the source's"),
 )
+
+
+def split_list(value: str) -> list[str]:
+    """Aliases of one of `LISTS`, in their order."""
+    return [one.strip() for one in value.split(",") if one.strip()]
 
 
 def snapshot_demand(default: str) -> Demand:
@@ -300,36 +317,42 @@ def _url(source: SourceSettings) -> str:
     return str(registry.get("url", "")) if isinstance(registry, Mapping) else ""
 
 
-_NUMBERS = re.compile(r"(\d+)\.(\d+)")
+_NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class LeastVersion:
-    """The first minor version without a known loss, and what those before it do."""
+    """The first version without a known loss, what those before it do, and how that is ruled."""
 
-    major: int
-    minor: int
+    version: tuple[int, int, int]
     why: str
+    severity: FindingSeverity = REFUSE
+
+    def __str__(self) -> str:
+        """As Debezium writes it."""
+        return ".".join(map(str, self.version))
 
 
 def version_findings(
-    least: LeastVersion | None, config: Mapping[str, str], plugins: Sequence[Any], where: str
+    least: Sequence[LeastVersion], config: Mapping[str, str], plugins: Sequence[Any], where: str
 ) -> list[Finding]:
     """Rule on the version of the connector's class among *plugins*, as Connect lists them.
 
-    Where it lists several, the newest counts, as Connect takes that one by default.
+    *least* is sorted by version; the first that is not reached counts.  Where Connect lists
+    several plugins, the newest counts, as Connect takes that one by default.
     """
-    if least is None:
+    if not least:
         return []
     of = config.get("connector.class", "")
     listed = [one for one in plugins if isinstance(one, Mapping) and one.get("class") == of]
     versions = [match for one in listed if (match := _NUMBERS.match(str(one.get("version"))))]
-    fix = f"install Debezium's plugin {least.major}.{least.minor} or newer, restart the workers"
+    fix = f"install Debezium's plugin {least[-1]} or newer, restart the workers"
     if not versions:
-        what = f"the version of its plugin is unknown; before {least.major}.{least.minor}: "
-        return [Finding(WARN, "plugin_version", where, what + least.why, fix)]
-    newest = max((int(one[1]), int(one[2])) for one in versions)
-    if newest >= (least.major, least.minor):
-        return []
-    what = f"plugin {newest[0]}.{newest[1]}: {least.why}"
-    return [Finding(REFUSE, "plugin_version", where, what, fix)]
+        what = f"the version of its plugin is unknown; before {least[0]}: {least[0].why}"
+        return [Finding(WARN, "plugin_version", where, what, fix)]
+    newest = max(tuple(int(number or 0) for number in one.groups()) for one in versions)
+    for one in least:
+        if newest < one.version:
+            what = f"plugin {'.'.join(map(str, newest))}: {one.why}"
+            return [Finding(one.severity, "plugin_version", where, what, fix)]
+    return []

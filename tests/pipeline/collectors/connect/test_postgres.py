@@ -17,6 +17,7 @@ from pipeline.collectors.connect.database import (
     every_database,
 )
 from pipeline.collectors.connect.findings import find_config_hazards
+from pipeline.collectors.connect.postgres import end_markers
 from pipeline.collectors.connect.table_filter import read_capture
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.finding import REFUSE, WARN, Effect, FindingSeverity
@@ -45,7 +46,7 @@ SCOPE = CollectionScope(SOURCE, "kafka:9092", KafkaSecurity(), RULES)
 RUNNING = CollectorState("running")
 WORKER = {"offset.flush.interval.ms": "1000"}
 CLASS = "io.debezium.connector.postgresql.PostgresConnector"
-PLUGINS = [{"class": CLASS, "type": "source", "version": "3.7.0.Final"}]
+PLUGINS = [{"class": CLASS, "type": "source", "version": "3.7.1.Final"}]
 
 
 def finding_codes(config: Mapping[str, str]) -> set[str]:
@@ -192,8 +193,10 @@ def test_rows_in_avro_tell_their_columns_by_what_their_converter_keeps_of_them()
     [
         (["3.5.0.Final"], REFUSE),
         (["3.6.3.Final"], REFUSE),
-        (["3.7.0.Final"], None),
         (["3.10.1.Final", "3.5.0.Final"], None),
+        (["3.7.1.Final"], None),
+        (["3.7.0.Final"], WARN),
+        (["3.8"], None),
         (["4.0.0.Alpha1"], None),
         (["2.9"], REFUSE),
         (["null"], WARN),
@@ -211,6 +214,58 @@ def test_a_plugin_that_loses_rows_at_a_restart_is_refused(
     assert [(one.code, one.severity) for one in found] == (
         [] if severity is None else [("plugin_version", severity)]
     )
+
+
+BEGINS = "transaction_begin"
+STEPS = "sluiceKeep,sluiceCount,sluiceDrop,sluiceWrap,sluiceEnd,sluiceName"
+OTHER = {
+    "transforms.mine.type": "org.apache.kafka.connect.transforms.InsertHeader",
+    "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "codes"),
+    [
+        pytest.param({"transforms": ""}, {BEGINS}, id="no transforms"),
+        pytest.param({"transforms": STEPS.replace("sluiceDrop,", "")}, {BEGINS}, id="one is left"),
+        pytest.param({"transforms": f"mine,{STEPS}", **OTHER}, {BEGINS}, id="others before them"),
+        pytest.param({"transforms": f"{STEPS}, mine", **OTHER}, set(), id="others behind them"),
+        pytest.param({"predicates": ""}, {BEGINS}, id="no predicate"),
+        pytest.param({"predicates": "p, sluiceMarkers", **OTHER}, set(), id="two predicates"),
+        pytest.param({"topic.transaction": "t"}, {BEGINS, "transforms"}, id="another topic"),
+        pytest.param({"transforms.sluiceDrop.negate": "true"}, {"transforms"}, id="negated"),
+        pytest.param({"provide.transaction.metadata": "false", "transforms": ""}, set(), id="none"),
+    ],
+)
+def test_a_connector_that_stores_the_offset_of_a_begin_is_refused(
+    changed: Mapping[str, str], codes: set[str]
+) -> None:
+    config = {**required_config(SCOPE, {}), **changed}
+    found = examine_connector(SOURCE, RUNNING, config, WORKER, PLUGINS).findings
+    hazards = {one.code: one.effect for one in find_config_hazards(config, "here")}
+
+    assert {one.code for one in found if one.severity is REFUSE} == codes
+    assert hazards.get(BEGINS) is (Effect.DELAYS if BEGINS in codes else None)
+
+
+def test_transforms_of_a_person_come_behind_those_that_drop_begin() -> None:
+    own = {"transforms": "mine", "predicates": "p", **OTHER}
+    config = required_config(SCOPE, own)
+
+    assert config["transforms"] == f"{STEPS},mine"
+    assert config["predicates"] == "sluiceMarkers,p"
+    assert config["transforms.mine.type"] == OTHER["transforms.mine.type"]
+    assert finding_codes(config) == set()
+    firm = [one for one in firm_demands(SCOPE, own) if one.name in config]
+    assert [one for one in firm if not one.met(config[one.name])] == []
+    assert required_config(SCOPE, config) == config
+
+
+def test_markers_are_those_of_the_topic_that_the_connector_names() -> None:
+    named = {"topic.prefix": "a.b-c", "topic.delimiter": "_", "topic.transaction": "tx"}
+
+    assert end_markers(named)["predicates.sluiceMarkers.pattern"] == r"a\.b\-c_tx"
 
 
 def test_the_worker_is_asked_which_plugins_it_has() -> None:
