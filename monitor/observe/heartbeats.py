@@ -139,8 +139,10 @@ class FenceBook:
 
 @dataclass(eq=False)
 class HeartbeatWriter:
-    """The heartbeat of one source; ``problem`` says why the last one failed.
+    """The heartbeat of one source; ``problem`` says why the source did not take the last one.
 
+    A store that cannot keep the fence is no problem of the source: a collector would be blamed on
+    it.
     ``collected_from`` asks the collector for host and port of the server that it reads, ``newest``
     for the highest number ever landed, so that numbers never go back.  ``compared`` receives
     how far the source's clock is behind Sluice's.
@@ -164,14 +166,14 @@ class HeartbeatWriter:
         try:
             table = self._ready()
             fence = table.write_heartbeat(self.clock)
-            if table.reading is not None:
-                self.compared(table.reading.skew, fence.at)
-                self.fences.add(fence, table.reading.later)
         except SluiceError as error:
             self._asked = None
             self.problem = str(error)
             raise
         self.problem = ""
+        if table.reading is not None:
+            self.compared(table.reading.skew, fence.at)
+            self.fences.add(fence, table.reading.later)
 
     def followed(self) -> SourceSettings:
         """The settings with the address that heartbeats go to now."""

@@ -22,6 +22,7 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Heartbeat, Source
 from tests.builders.values import fence
+from tests.monitor.store.kit import ReadOnly
 
 START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SETTINGS = SourceSettings(
@@ -194,6 +195,26 @@ def test_a_beat_that_fails_says_why_and_the_next_one_clears_it(store: ServiceSto
     assert ailing == "down: connection refused"
     assert heartbeat.problem == ""
     assert [fence.number for fence in heartbeat.fences.of("shop")] == [0, 1]
+
+
+def test_a_store_that_keeps_no_fence_is_no_problem_of_the_source(store: ServiceStore) -> None:
+    way = Way()
+    heartbeat = _pulse(store, way)
+    heartbeat.write_heartbeat()
+    way.servers["a"].down = True
+    with pytest.raises(UnreachableError, match="refused"):
+        heartbeat.write_heartbeat()
+    way.servers["a"].down = False
+    disk = ReadOnly(store.database)
+    with pytest.raises(UnreachableError, match="readonly"):
+        heartbeat.write_heartbeat()
+    ailing = heartbeat.problem
+    disk.free()
+
+    heartbeat.write_heartbeat()
+
+    assert ailing == heartbeat.problem == ""
+    assert [fence.number for fence in heartbeat.fences.of("shop")] == [0, 2]
 
 
 def test_f22_an_old_cut_is_answered_by_a_heartbeat_soon_after_it() -> None:
