@@ -202,9 +202,10 @@ class Schedule:
             self.problems[job.name] = _describe_error(error)
             self._finish(job, planned, "failed", _describe_error(error))
         else:
-            self.problems.pop(job.name, None)
             late = self.clock() - started > job.deadline
             self._finish(job, planned, "late" if late else "done")
+            if job.name not in self._owed:  # else its problem is that the book takes nothing
+                self.problems.pop(job.name, None)
 
     def _accepted(self, job: Job, planned: datetime, started: datetime) -> bool:
         """Write down that the tick starts; false if it ran before."""

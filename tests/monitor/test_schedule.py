@@ -143,9 +143,12 @@ def test_ticks_are_told_of_once_the_book_that_was_full_takes_them(
     assert schedule.problems == {}
 
 
-def test_a_book_that_is_full_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("vital", [False, True])
+def test_a_book_that_is_full_is_logged_once(
+    capsys: pytest.CaptureFixture[str], *, vital: bool
+) -> None:
     book, clock = Book(full=True), Clock()
-    job = _job(lambda: None)
+    job = replace(_job(lambda: None), vital=vital)
     schedule = scheduled(job, book, clock)
 
     for _ in range(5):
@@ -154,6 +157,10 @@ def test_a_book_that_is_full_is_logged_once(capsys: pytest.CaptureFixture[str]) 
 
     assert capsys.readouterr().out.count("disk is full") == 1
     assert "disk is full" in schedule.problems["watch"]
+
+    book.full = False
+    schedule.tick(job)
+    assert schedule.problems == {}
 
 
 @pytest.mark.parametrize(
