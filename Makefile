@@ -15,6 +15,9 @@ FAST_ONES := not spark and not stack and not long
 FLOORED := tests/alerts tests/checks/probes tests/checks/test_pii.py tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/monitor/test_schedule.py tests/pipeline/copies tests/pipeline/delta tests/pipeline/standards tests/pipeline/transports
 PROOFS := tests/proof tests/seeds tests/toy tests/demo
 LOGS := tests/pipeline/landing tests/pipeline/sources
+# Files with a test of that mark (tests/conftest.py holds them to it): to import all others takes a stage 15 s.
+SLOW_FILES = $(wildcard $(sort $(shell cut -d: -f1 tests/slow_tests.txt)))
+MARKED = $(sort $(shell grep -rl 'mark\.$(1)' $(2) --include='test_*.py'))
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
 # uv asks those whom the machine trusts, as pip does, and not only those that it was built with.
@@ -98,19 +101,19 @@ test-fast: setup
 	$(FAST) $(MEASURED) $(SPREAD) -m "$(FAST_ONES) and not thorough"
 
 test-thorough: setup
-	$(THOROUGH) $(PYTEST) --durations=12 -m "$(FAST_ONES) and thorough" 2>&1 | sed -u 's/^/thorough | /'
+	$(THOROUGH) $(PYTEST) --durations=12 -m "$(FAST_ONES) and thorough" $(call MARKED,thorough,tests) $(SLOW_FILES) 2>&1 | sed -u 's/^/thorough | /'
 
 test-spark: setup
-	$(SPARK) $(PYTEST) --durations=12 -m "spark and not stack and not long" 2>&1 | sed -u 's/^/spark | /'
+	$(SPARK) $(PYTEST) --durations=12 -m "spark and not stack and not long" $(call MARKED,spark,tests) 2>&1 | sed -u 's/^/spark | /'
 
 test-stack: packages setup
-	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(patsubst %,--ignore=%,$(LOGS) $(PROOFS)) 2>&1 | sed -u 's/^/stack | /'
+	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(filter-out $(addsuffix /%,$(LOGS) $(PROOFS)),$(call MARKED,stack,tests)) 2>&1 | sed -u 's/^/stack | /'
 
 test-logs: packages setup
-	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(LOGS) 2>&1 | sed -u 's/^/logs | /'
+	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(call MARKED,stack,$(LOGS)) 2>&1 | sed -u 's/^/logs | /'
 
 test-proof: packages setup
-	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(PROOFS) 2>&1 | sed -u 's/^/proof | /'
+	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(call MARKED,stack,$(PROOFS)) 2>&1 | sed -u 's/^/proof | /'
 
 test-long: packages setup
 	$(PYTEST) -m long

@@ -34,6 +34,7 @@ from tests.pipeline.hanging import Hanging
 from tests.slow import mark_slow
 
 FOLDER = jars.ROOT / "build" / "tests"
+FILED = ("spark", "stack", "thorough")  # marks by whose names the Makefile finds files
 
 # A busy machine is slow, not wrong.  The first draw of a process pays for all later ones (letters,
 # and the constants of every module): seen to take 32 s in whichever law came first, others 0.03 s.
@@ -92,6 +93,10 @@ def no_power_failure() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before tests are chosen by their marks."""
+    marked = {(item.path, one.name) for item in items for one in item.iter_markers()}
+    for file, mark in sorted(one for one in marked if one[1] in FILED):
+        if f"mark.{mark}" not in file.read_text(encoding="utf-8"):
+            raise pytest.UsageError(f"{file}: write mark.{mark} in it, by which make test finds it")
     mark_slow(items)
 
 
