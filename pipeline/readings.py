@@ -2,6 +2,7 @@
 
 A collector that is killed inside a transaction sends BEGIN again and continues in it. END then
 counts only the changes since that BEGIN. Such a transaction is compared over all its tables.
+Debezium's Postgres connector needs no BEGIN: its END counts the whole transaction.
 """
 
 from collections.abc import Mapping

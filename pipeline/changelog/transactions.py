@@ -13,6 +13,10 @@ A collector that is killed inside a transaction sends it again. The new run numb
 `resumed` finds the event at which the new run began; an empty result means that there were not
 two runs, or that it is undecidable.
 
+Debezium's Postgres connector numbers events as before when it sends them again, and its END counts
+all of them. So its transactions need no BEGIN: one without BEGIN began with its event 1, and counts
+as begun once. `keeps_numbers` recognizes these transactions.
+
 Batches never change, so `LogMemory` keeps what was read of them, for readers that open newer
 and newer versions. It forgets everything if the log ends earlier than before, or is another
 log.
@@ -304,6 +308,67 @@ Landed = Mapping[tuple[int, str], int]
 """Distinct changes of one transaction, by epoch and shard."""
 
 
+def keeps_numbers(name: str) -> bool:
+    """Whether events of the transaction *name* have the same numbers each time they are sent.
+
+    Debezium's Postgres connector stores how many events it has sent, and continues from there. Its
+    names are numbers alone. Those of MySQL (a GTID, or ``file=...,pos=...``) and MariaDB are not.
+
+    These two number from 1 again where they continue, so an event 1 does not show that none came
+    before it. Nor does it if no BEGIN of the transaction, or of its source, is in sight: the BEGIN
+    of the first run may be long ago, and that of the second just out of sight.
+    """
+    return name.isascii() and name.isdigit()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEvent:
+    """Where event 1 of a transaction landed, and the epoch of its place in the log."""
+
+    batch: int
+    epoch: int
+
+    def precedes(self, end: TransactionEnd) -> bool:
+        """Whether the transaction of END began here, or after an earlier one of its id began here.
+
+        An event of another log than END's may be of a later transaction. So may one that landed
+        after END, unless only its log was read when END landed.
+        """
+        span = end.span
+        if self.batch > end.batch:
+            return span is not None and self.epoch == span.low == span.high[0]
+        return span is None or self.epoch <= span.low
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Where the transactions in some rows began.
+
+    ``ends`` are their ENDs. ``firsts`` are of those that keep numbers and have no BEGIN there.
+    """
+
+    begins: Boundaries
+    ends: Boundaries
+    firsts: Mapping[TxKey, Sequence[FirstEvent]]
+
+    def shows(self, key: TxKey, end: TransactionEnd) -> bool:
+        """Whether the transaction of END began in these rows."""
+        firsts = self.firsts.get(key, ())
+        return bool(_before(self.begins, key, end)) or any(first.precedes(end) for first in firsts)
+
+    def find_low(self, key: TxKey, end: TransactionEnd, span: BatchSpan) -> int:
+        """The first epoch that END may be of, by its first event; of *span* if that shows none.
+
+        It began in an older epoch if it did not begin in *span*, and no END came since.
+        """
+        before = [first for first in self.firsts.get(key, ()) if first.batch <= end.batch]
+        if any(first.epoch >= span.low for first in before):
+            return span.low
+        ended = [batch for batch, at in self.ends.get(key, ()) if (batch, at) < _place(end)]
+        since = max(ended, default=-1)
+        return max((first.epoch for first in before if first.batch > since), default=span.low)
+
+
 @dataclass(frozen=True, slots=True)
 class SentTransaction:
     """An END with the first and last epoch it may be of, and how often it was begun in those."""
@@ -447,11 +512,11 @@ class TransactionReader:
         near = (
             f"{self._rows(names)} AND batch > {first - LOOK_BACK} AND batch <= {last + LOOK_BACK}"
         )
-        begins, landed = self._boundaries(near, Op.BEGIN), self._landed_of(table, near)
+        starts, landed = self._starts(near), self._landed_of(table, near)
         found = {}
         for index, (key, end) in enumerate(ends):
-            compared = self._compared(table, self._sent(key, end, begins), landed)
-            if compared is not None and _before(begins, key, end):
+            compared = self._compared(table, self._sent(key, end, starts), landed)
+            if compared is not None and starts.shows(key, end):
                 found[index] = compared
         return found
 
@@ -460,21 +525,21 @@ class TransactionReader:
     ) -> Iterator[Transaction]:
         rows = self._rows(sorted({name for (_, name), _ in ends}))
         near = f"{rows} AND batch > {since}"
-        begins = self._boundaries(near, Op.BEGIN)
-        if all(_before(begins, *one) for one in ends):
+        starts = self._starts(near)
+        if all(starts.shows(*one) for one in ends):
             rows = near
         else:  # one began so long ago that all must be looked at
-            begins = self._boundaries(rows, Op.BEGIN)
+            starts = self._starts(rows)
         landed = self._landed_of(table, rows)
         unequal = []
         for key, end in ends:
-            sent = self._sent(key, end, begins)
+            sent = self._sent(key, end, starts)
             compared = self._compared(table, sent, landed)
             if compared is None:
                 unequal.append(sent)
             else:
                 yield compared
-        yield from self._unequal(table, unequal, rows, landed, bases)
+        yield from self._unequal(table, unequal, rows, landed, bases, ends=starts.ends)
 
     def _compared(
         self, table: Table, sent: SentTransaction, landed: Mapping[TxKey, Landed]
@@ -494,6 +559,8 @@ class TransactionReader:
         rows: str,
         landed: Mapping[TxKey, Landed],
         bases: Mapping[str, ShardBase],
+        *,
+        ends: Boundaries,
     ) -> Iterator[Transaction]:
         """State those that bases may explain, or that were begun again."""
         places = self._places(rows) if unequal and bases else {}
@@ -509,16 +576,11 @@ class TransactionReader:
                 split = sent.split_over(own, above)
                 if (
                     (compared.landed != compared.promised and split)
-                    and not self._ended_again(rows, sent)
+                    and not _ended_again(ends, sent)
                     and (len(split) == 1 or self._are_numbered_apart(rows, table, sent, above))
                 ):
                     compared = replace(compared, landed=sum(split.values()))
                 yield compared
-
-    def _ended_again(self, rows: str, sent: SentTransaction) -> bool:
-        """Whether a transaction of this id ended after it; its BEGIN need not have landed."""
-        ends = self._boundaries(rows, Op.END).get(sent.key, ())
-        return bool(ends) and ends[-1] > (sent.end.batch, sent.end.offset)
 
     def _are_numbered_apart(
         self, rows: str, table: Table, sent: SentTransaction, above: Collection[str]
@@ -535,16 +597,17 @@ class TransactionReader:
         )
         return int(found[0]["n"]) == int(found[0]["by_epoch"]) > 0
 
-    def _sent(self, key: TxKey, end: TransactionEnd, begins: Boundaries) -> SentTransaction:
-        before, own = _before(begins, key, end), end.span
-        recurs = len(before) < len(begins.get(key, ()))
+    def _sent(self, key: TxKey, end: TransactionEnd, starts: Starts) -> SentTransaction:
+        before, own = _before(starts.begins, key, end), end.span
+        recurs = len(before) < len(starts.begins.get(key, ()))
         if own is None:
             return SentTransaction(key, end, EVER, len(before) or 1, recurs)
         known, newest = self._spans([batch for batch, _ in before]), own.high[0]
         spans = [known[batch].get(key[0], own) for batch, _ in before]
         begun = sum(span.high[0] >= own.low for span in spans)
         if begun or not spans:
-            return SentTransaction(key, end, (own.low, newest), begun or 1, recurs)
+            low = starts.find_low(key, end, own)
+            return SentTransaction(key, end, (low, newest), begun or 1, recurs)
         last = [batch for batch, _ in before].count(before[-1][0])
         return SentTransaction(key, end, (spans[-1].low, newest), last, recurs)
 
@@ -564,17 +627,26 @@ class TransactionReader:
         again = find_resumed_numbers(events, sent.begun, end.total) if len(epochs) < 2 else ()
         return Transaction(name, end.total, len(distinct), end.batch, sent.begun, again, end.at)
 
-    def _boundaries(self, rows: str, op: Op) -> Boundaries:
+    def _starts(self, rows: str) -> Starts:
+        """BEGINs, ENDs and first events are read at once: each read is of all these rows."""
+        first = f"{among_sql('op', SENT)} AND t.tx['total_order'] = 1 AND t.\"order\" IS NOT NULL"
         found = self.pinned.select(
-            f'SELECT source, {TX} AS id, batch, t."offset" AS at FROM t WHERE {rows}'  # noqa: S608
-            f' AND op = {quote_literal(op)} ORDER BY batch, t."offset"'
+            f'SELECT source, {TX} AS id, op, batch, t."offset" AS at, {EPOCH} AS epoch'  # noqa: S608
+            f" FROM t WHERE {rows} AND ({among_sql('op', (Op.BEGIN, Op.END))} OR {first})"
+            ' ORDER BY batch, t."offset"'
         )
-        boundaries: dict[TxKey, list[tuple[int, int]]] = {}
+        marked: dict[str, dict[TxKey, list[tuple[int, int]]]] = {Op.BEGIN: {}, Op.END: {}}
+        firsts: dict[TxKey, list[FirstEvent]] = {}
         for row in found:
-            boundaries.setdefault((row["source"], row["id"]), []).append(
-                (int(row["batch"]), int(row["at"] or 0))
-            )
-        return boundaries
+            key, batch = (row["source"], row["id"]), int(row["batch"])
+            if row["op"] in marked:
+                marked[row["op"]].setdefault(key, []).append((batch, int(row["at"] or 0)))
+            elif keeps_numbers(key[1]):
+                firsts.setdefault(key, []).append(FirstEvent(batch, int(row["epoch"])))
+        begins, ends = marked[Op.BEGIN], marked[Op.END]
+        for key in begins.keys() & firsts.keys():
+            del firsts[key]
+        return Starts(begins, ends, firsts)
 
     def _landed_of(self, table: Table, rows: str) -> Mapping[TxKey, Landed]:
         found = self.pinned.select(
@@ -604,7 +676,17 @@ class TransactionReader:
 
 def _before(begins: Boundaries, key: TxKey, end: TransactionEnd) -> Sequence[tuple[int, int]]:
     """Return the runs that began before END: a later run has an END of its own."""
-    return [one for one in begins.get(key, ()) if one <= (end.batch, end.offset)]
+    return [one for one in begins.get(key, ()) if one <= _place(end)]
+
+
+def _place(end: TransactionEnd) -> tuple[int, int]:
+    return (end.batch, end.offset)
+
+
+def _ended_again(ends: Boundaries, sent: SentTransaction) -> bool:
+    """Whether a transaction of this id ended after it; its BEGIN need not have landed."""
+    own = ends.get(sent.key, ())
+    return bool(own) and own[-1] > _place(sent.end)
 
 
 def _above(

@@ -136,6 +136,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/changelog/transactions.py": (
         "tests/pipeline/delta/test_sent_transactions.py",
         "tests/pipeline/delta/test_transactions.py",
+        "tests/pipeline/delta/test_first_events.py",
         "tests/pipeline/delta/test_resumed.py",
         "tests/pipeline/delta/test_log_memory.py",
     ),

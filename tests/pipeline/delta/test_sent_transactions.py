@@ -336,8 +336,8 @@ def test_an_end_that_promises_nothing_is_no_tables(tmp_path: Path, after: str | 
 @pytest.mark.parametrize(
     ("written", "bases", "asked"),
     [
-        pytest.param(OLD, FAR_ABOVE, 4, id="whole: ENDs, their spans, BEGINs, rows"),
-        pytest.param([OLD[0], *OLD[2:]], {}, 5, id="not whole: whether its id ended again, too"),
+        pytest.param(OLD, FAR_ABOVE, 4, id="whole: ENDs, their spans, where it began, rows"),
+        pytest.param([OLD[0], *OLD[2:]], {}, 4, id="not whole"),
         pytest.param(
             [OLD[0], *OLD[2:]], FAR_ABOVE, 5, id="not whole, and below a base: where it stands"
         ),
