@@ -221,6 +221,7 @@ class App:
                     self.config.heartbeat,
                     minute,
                     one.write_heartbeat,
+                    vital=True,
                 )
                 for one in observers.heartbeats
             ),
