@@ -1,5 +1,6 @@
 """Which queries of dashboards and rules does a Prometheus answer with an error, or not at all?"""
 
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
@@ -9,7 +10,7 @@ from pathlib import Path
 from demo.processes import wait_until
 from pipeline.errors import UnreachableError
 from tests.grafana.expressions import of_alerts, of_panels, of_recordings, of_values
-from tests.grafana.prometheus import Prometheus, scraping
+from tests.grafana.prometheus import PACE, Prometheus, scraping
 
 EMPTY = "empty: "
 
@@ -34,22 +35,19 @@ def troubles(prometheus: Prometheus, *tables: str, well: bool = False) -> dict[s
 
 
 def lasting(address: str, home: Path, tables: Iterable[str], within: timedelta) -> dict[str, str]:
-    """Scrape *address* until every query about *tables* is answered; what never was, in the end."""
+    """Scrape *address* until every query about *tables* is answered; what is not, in the end."""
     names = tuple(tables)
     with scraping(address, home) as prometheus:
-        return left_of(lambda: [troubles(prometheus, name, well=True) for name in names], within)
+        return left_of(lambda: (troubles(prometheus, name, well=True) for name in names), within)
 
 
 def left_of(asked: Callable[[], Iterable[dict[str, str]]], within: timedelta) -> dict[str, str]:
-    """Ask again until there are no troubles; those that there were in the end."""
-    left = dict[str, str]()
+    """Ask again, after the next scrape, until there are no troubles; those that are left.
 
-    def answered() -> bool:
-        left.clear()
-        for each in asked():
-            left.update(each)
-        return not left
-
+    While there are any, who asks need not go on to the end; hundreds of queries are.
+    """
+    scrape = threading.Event()
     with suppress(UnreachableError):
-        wait_until(answered, within, "answer to every query")
-    return left
+        wait_until(lambda: not any(asked()) or scrape.wait(PACE), within, "answer to every query")
+        return {}
+    return {place: why for each in asked() for place, why in each.items()}

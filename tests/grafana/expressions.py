@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from grafana.generate import outputs
 from grafana.panel import Json
@@ -54,7 +55,9 @@ class Expression:
         return states or metrics_in(self.promql) <= TOLD_OF_TROUBLE | TOLD_OF_SOME
 
 
+@cache
 def dashboards() -> dict[str, Json]:
+    """Made once: each pass over their queries asks for them."""
     made = outputs()
     return {name: json.loads(text) for name, text in made.items() if name.endswith(".json")}
 

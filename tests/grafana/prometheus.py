@@ -16,7 +16,7 @@ from demo.ports import free_ports
 from demo.web import LOCAL
 from grafana.generate import SCRAPE, rules
 
-PACE = "1s"
+PACE = 1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def scraping(address: str, home: Path) -> Iterator[Prometheus]:
 
 def _config(address: str) -> dict[str, Any]:
     job = {**SCRAPE["scrape_configs"][0], "static_configs": [{"targets": [address]}]}
-    paces = {"scrape_interval": PACE, "evaluation_interval": PACE}
+    paces = {"scrape_interval": f"{PACE}s", "evaluation_interval": f"{PACE}s"}
     return {**SCRAPE, "global": paces, "scrape_configs": [job]}
 
 
