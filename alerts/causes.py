@@ -83,8 +83,9 @@ def fold_findings(
     spoken = {Member(verdict.table, verdict.check): verdict for verdict in verdicts}
     standing = {incident.cause: incident for incident in incidents}
     follows = _consequences(spoken.values(), standing, starting)
+    late = _open_lateness(standing.values())
     found = {
-        member: _keep_lateness(cause, member, standing)
+        member: _keep_lateness(cause, member, standing, late)
         for member, verdict in spoken.items()
         if (cause := find_cause(verdict)) and not follows(verdict)
     }
@@ -96,9 +97,12 @@ def fold_findings(
     guilty: dict[Cause, list[Member]] = {cause: [] for cause in causes}
     for member, cause in blamed.items():
         guilty[cause].append(member)
+    losses = _losses_by_table(standing)
     return tuple(
         _narrow_loss(
-            _weigh(cause, spoken, sorted(guilty[cause]), standing.get(cause), follows), standing
+            _weigh(cause, spoken, sorted(guilty[cause]), standing.get(cause), follows),
+            standing,
+            losses.get(cause.subject, ()),
         )
         for cause in causes
     )
@@ -147,12 +151,23 @@ def _consequences(
     return follows
 
 
-def _keep_lateness(cause: Cause, member: Member, standing: Mapping[Cause, Incident]) -> Cause:
+def _open_lateness(incidents: Iterable[Incident]) -> dict[Member, Cause]:
+    """The first of *incidents* that says that a member is late, by member."""
+    found = dict[Member, Cause]()
+    for one in incidents:
+        if one.cause.kind is AlertKind.LATE:
+            for member in one.failing:
+                found.setdefault(member, one.cause)
+    return found
+
+
+def _keep_lateness(
+    cause: Cause, member: Member, standing: Mapping[Cause, Incident], late: Mapping[Member, Cause]
+) -> Cause:
     """Stay with the lateness that is open: what holds changes up moves on while they catch up."""
     if cause.kind is not AlertKind.LATE or cause in standing:
         return cause
-    late = (known for known in standing if known.kind is AlertKind.LATE)
-    return next((known for known in late if member in standing[known].failing), cause)
+    return late.get(member, cause)
 
 
 def _join_losses(
@@ -173,27 +188,40 @@ def _join_losses(
     for member, cause in blamed.items():
         if cause in rows:
             rows[cause] += spoken[member].ruling.keys
+    by_table = _losses_by_table(rows)
     found = dict[Member, Cause]()
     for member, cause in blamed.items():
         keys, known = spoken[member].ruling.keys, cause
         if _is_loss(cause) and cause not in rows:
-            own = [one for one in rows if one.subject == cause.subject]
+            own = by_table.setdefault(cause.subject, [])
             mine = (one for one in own if one in standing and member in standing[one].failing)
             shared = (one for one in own if NamedRows.of(rows[one]).have_overlap(keys))
             known = next(mine, None) or next(shared, cause)
+            if known not in rows:
+                own.append(known)
             rows[known] = (*rows.get(known, ()), *keys)
         found[member] = known
     return found
 
 
-def _narrow_loss(finding: CauseFinding, standing: Mapping[Cause, Incident]) -> CauseFinding:
-    """Leave out the rows that another open loss of the table has named, and this one has not."""
+def _losses_by_table(causes: Iterable[Cause]) -> dict[str, list[Cause]]:
+    found = dict[str, list[Cause]]()
+    for cause in causes:
+        if _is_loss(cause):
+            found.setdefault(cause.subject, []).append(cause)
+    return found
+
+
+def _narrow_loss(
+    finding: CauseFinding, standing: Mapping[Cause, Incident], losses: Sequence[Cause]
+) -> CauseFinding:
+    """Leave out the rows that another of the table's open *losses* named, and this one has not."""
     cause, ruling = finding.cause, finding.ruling
     incident = standing.get(cause)
     if incident is None or not _is_loss(cause):
         return finding
-    others = (o for c, o in standing.items() if c != cause and _is_loss(c))
-    keys = [key for one in others if one.cause.subject == cause.subject for key in one.ruling.keys]
+    others = (standing[one] for one in losses if one != cause)
+    keys = [key for one in others for key in one.ruling.keys]
     left = subtract_rows(ruling.keys, subtract_rows(keys, incident.ruling.keys))
     if not left or left == ruling.keys:
         return finding

@@ -1,3 +1,4 @@
+from cProfile import Profile
 from dataclasses import replace
 from datetime import timedelta
 
@@ -104,6 +105,19 @@ def test_f123_of_5000_incidents_the_ten_gravest_and_one_summary_are_told() -> No
     assert len(more.messages) == 11
     assert {message.event for _, message in more.messages} == {Event.CLEARED}
     assert all(one.state is IncidentState.RESOLVED for one in more.changed)
+
+
+def test_f123_the_work_of_a_round_grows_with_its_incidents_and_not_with_their_square() -> None:
+    """Open losses, late tables, and as many new ones of each."""
+
+    def calls(count: int) -> int:
+        verdicts = [*storm(2 * count), *(replace(one, check="lag") for one in storm(2 * count))]
+        standing = settle_round(AlertSettings(), (), verdicts[::2], (), at(0)).changed
+        profile = Profile()
+        profile.runcall(settle_round, AlertSettings(), standing, verdicts, (), at(1))
+        return sum(one.callcount for one in profile.getstats())
+
+    assert calls(200) < 2.2 * calls(100)
 
 
 def test_f123_a_graver_incident_is_not_held_back_by_milder_ones() -> None:
