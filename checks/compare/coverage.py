@@ -12,9 +12,11 @@ A range is open while some of its rows are not settled. A check remembers open r
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 from checks.counting import AGAIN, MOST_OPEN, NARROWER, Suspect
@@ -102,9 +104,10 @@ class Coverage:
         """The coverage after *ranges* were compared *at* that time."""
         spans = list(self.spans)
         for low, high in ranges:
-            spans = [part for one in spans for part in _cut(one, low, high)]
-            spans.append(ComparedSpan(low, high, at))
-            spans.sort(key=lambda one: one.low)
+            first = bisect_right(spans, low, key=lambda one: one.high)
+            after = bisect_left(spans, high, lo=first, key=lambda one: one.low)
+            left = [part for one in spans[first:after] for part in _cut(one, low, high)]
+            spans[first:after] = sorted([*left, ComparedSpan(low, high, at)], key=lambda o: o.low)
         return replace(self, spans=_joined(spans))
 
     def next_blocks(self, blocks: Blocks, most: int, skipped: Sequence[Range] = ()) -> list[Range]:
@@ -117,6 +120,8 @@ class Coverage:
         never = datetime.min.replace(tzinfo=self.since.tzinfo)
         found: dict[Range, None] = {}
         for one in sorted(self.spans, key=lambda span: (span.at or never, -span.low)):
+            if len(found) >= most:
+                break
             own = blocks.numbers_of((one.low, one.high))
             number, bottom = min(own[-1], known[-1]), max(own[0], known[0])
             while number >= bottom and len(found) < most:
@@ -399,16 +404,21 @@ def _joined(spans: Sequence[ComparedSpan]) -> tuple[ComparedSpan, ...]:
     length, never = timedelta(), sum(one.at is None for one in spans)
     most = min(LAP + 2 * never, MOST_SPANS)
     while True:
-        kept: list[ComparedSpan] = []
-        for one in spans:
-            last = kept[-1] if kept else None
-            if last is not None and _interval(last, length) == _interval(one, length):
-                kept[-1] = ComparedSpan(last.low, one.high, _earlier(last, one))
-            else:
-                kept.append(one)
+        kept = [
+            _merged([*many]) for _, many in groupby(spans, key=lambda one: _interval(one, length))
+        ]
         if len(kept) <= most:
             return tuple(kept)
         spans, length = kept, max(2 * length, SECOND)
+
+
+def _merged(spans: Sequence[ComparedSpan]) -> ComparedSpan:
+    """Neighbours as one."""
+    if len(spans) == 1:
+        return spans[0]
+    times = [one.at for one in spans if one.at is not None]
+    at = min(times) if len(times) == len(spans) else None
+    return ComparedSpan(spans[0].low, spans[-1].high, at)
 
 
 def _interval(one: ComparedSpan, length: timedelta) -> object:
@@ -419,7 +429,3 @@ def _interval(one: ComparedSpan, length: timedelta) -> object:
     if length >= FAR:
         return None
     return one.at if one.at is None or not length else (one.at - EPOCH) // length
-
-
-def _earlier(one: ComparedSpan, other: ComparedSpan) -> datetime | None:
-    return None if one.at is None or other.at is None else min(one.at, other.at)
