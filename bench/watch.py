@@ -150,7 +150,8 @@ def measure(folder: Path, size: int, days: int) -> Figures:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     touched = service.tables[:TOUCHED]
     mark = len(service.lake.land(touched, partitions=max(1, TOUCHED // len(touched))))
-    end = month.lived(folder / "month", size, days) if days else None
+    hour = month.live_hour(folder / "month") if days else None
+    end = month.live_days(hour, folder / "days.db", size, days) if hour else None
     return Figures(
         tables=size,
         start=start,

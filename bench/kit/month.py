@@ -9,7 +9,7 @@ pruned as the service prunes.
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -81,9 +81,16 @@ class NoServers:
         """None."""
         return {}
 
-    def queries(self) -> dict[str, object]:
+    def queries(self, worker: int = 0) -> dict[str, object]:
         """None."""
         return {}
+
+    def admit(self, names: Iterable[str]) -> None:
+        """At once."""
+
+    def workers(self, names: Iterable[str]) -> int:
+        """One."""
+        return 1
 
     def close(self) -> None:
         """Nothing to close."""
@@ -112,8 +119,21 @@ class Lived:
     hourly: float
 
 
-def lived(folder: Path, size: int, days: int) -> Lived:
-    """What *days* of *size* tables leave in the store."""
+@dataclass(frozen=True, slots=True)
+class LivedHour:
+    """The store at ``path`` after two tables have lived through an hour, which ended ``at``."""
+
+    path: Path
+    stored: StoredHour
+    at: datetime
+
+
+def live_hour(folder: Path) -> LivedHour:
+    """Live through an hour over midnight, in *folder*.
+
+    Raises:
+        RuntimeError: a job has failed, so that its rows are missing.
+    """
     service = Service(folder, 2)
     service.clock.now = BEGIN.replace(hour=23, minute=25)
     probe = SteadyProbe(service.tables[0])
@@ -126,14 +146,23 @@ def lived(folder: Path, size: int, days: int) -> Lived:
         app.observers.census.ask()  # else nothing is certified
         since = service.clock.now
         _live(service, app, HOUR)
-    path, spent, used = folder / "s.db", list[float](), 0.0
-    hour = _hour(path, service, since.timestamp() * 1e6)
+        if app.schedule.problems:
+            raise RuntimeError(f"jobs failed: {app.schedule.problems}; repair what stands in")
+    path = folder / "s.db"
+    return LivedHour(path, _hour(path, service, since.timestamp() * 1e6), service.clock())
+
+
+def live_days(hour: LivedHour, path: Path, size: int, days: int) -> Lived:
+    """What *days* like *hour* of *size* tables leave in the store, written to *path*."""
+    spent, used = list[float](), 0.0
+    with closing(sqlite3.connect(hour.path)) as before, closing(sqlite3.connect(path)) as after:
+        before.backup(after)
     for day in range(days):
-        evening = service.clock() + (day + 1) * DAY
+        evening = hour.at + (day + 1) * DAY
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("BEGIN")
             for name in TIMES:
-                _insert(connection, name, rows(hour, name, size, day=day))
+                _insert(connection, name, rows(hour.stored, name, size, day=day))
             _insert(connection, "memory", memories(size, evening, day + 1))
             connection.execute("COMMIT")
         with closing(ServiceStore.open(path)) as store:

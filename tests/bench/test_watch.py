@@ -107,10 +107,12 @@ def test_a_batch_moves_what_it_touches_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.thorough  # it lives through an hour
 def test_a_store_lives_through_days_of_as_many_tables(tmp_path: Path) -> None:
-    small, large = (month.lived(tmp_path / str(size), size, 1) for size in (2, 40))
+    hour = month.live_hour(tmp_path)
+    small, large = (month.live_days(hour, tmp_path / f"{n}.db", n, 1) for n in (2, 40))
 
     assert large.size > small.size
     assert large.pause > 0
+    assert {row["check"] for row in hour.stored.busy["verdicts"]} == {*month.PROBES}
     more = {name: large.rows[name] - small.rows[name] for name in ("memory", "certificates")}
     assert more == {"memory": 38, "certificates": 2 * 38}  # of 38 tables more, and one midnight
 
