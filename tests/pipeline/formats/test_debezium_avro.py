@@ -300,6 +300,7 @@ def _each_is_a_change_or_has_a_reason(some: list[Raw]) -> int:
     return sum(one["error"] is not None for one in found)
 
 
+@pytest.mark.parametrize("way", [0], indirect=True)  # it chooses both ways itself
 def test_damaged_messages_have_the_same_reason_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     for some in hurt(SENT, examples(5_000, brief=1_000), 2):
         found = []
