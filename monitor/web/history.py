@@ -4,6 +4,7 @@ Decisions are certificates, verdicts, table states, incidents and waivers. Linea
 the table name of either side. Arrivals exist only for sources whose rows come in partitions.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
-from alerts.model import IncidentState
+from alerts.model import Incident, IncidentState
 from checks.blocks import is_closed_for_good, is_waivable
 from checks.run import probe_names as probes
 from monitor.display_text import similar_names
@@ -20,7 +21,7 @@ from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, declare_answer
 from monitor.web.deps import ApiParts, Limit, Parts, Text, end_after
 from pipeline.apply.lineage import ColumnLink
-from pipeline.errors import ConfigError, UnknownNameError
+from pipeline.errors import ConfigError, UnknownNameError, UnreachableError
 from pipeline.model import Shard
 from pipeline.sources.source import PartitionArrivals
 
@@ -151,7 +152,7 @@ def incidents(
 ) -> JSONResponse:
     """Incidents, newest first; without a state only open ones."""
     open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
-    found = parts.store.incidents.list(state or open_ones, limit=limit)
+    found = _list_incidents(parts, state or open_ones, limit)
     repairs = parts.current.board.repairs
     return render.Answer([render.render_incident(one, repairs) for one in found])
 
@@ -161,7 +162,7 @@ def incidents(
 )
 def incident(parts: Parts, number: str) -> JSONResponse:
     """One incident, open or ended, with all keys that it keeps, and their columns."""
-    found = parts.store.incidents.get(number)
+    found = _unstored(parts).get(number) or parts.store.incidents.get(number)
     if found is None:
         raise UnknownNameError(f"no incident {number!r}; run `sluice status` to list the ids")
     return render.Answer(render.render_whole_incident(found, parts.current.board.repairs))
@@ -173,12 +174,30 @@ def incident(parts: Parts, number: str) -> JSONResponse:
 )
 def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
     """Acknowledge an incident: 400 if it has ended, 404 if it is unknown."""
+    problem, unstored = parts.store.database.problem, _unstored(parts)
     if not parts.store.incidents.acknowledge(number, body.who, parts.clock()):
+        if number in unstored:
+            raise UnreachableError(problem)
         kind = UnknownNameError if parts.store.incidents.get(number) is None else ConfigError
         msg = f"no open incident {number!r}"
         raise kind(f"{msg}; run `sluice status` to list the ids")
     made: answers.Acknowledgement = {"id": number, "acknowledged": body.who}
     return render.Answer(made)
+
+
+def _list_incidents(parts: ApiParts, states: Sequence[IncidentState], limit: int) -> list[Incident]:
+    """Return those in any of *states*, newest first; what the store does not take is among them."""
+    stored = {one.id: one for one in parts.store.incidents.list(states, limit=limit)}
+    every = {**stored, **_unstored(parts)}.values()
+    found = [one for one in every if one.state in states]
+    return sorted(found, key=lambda one: (-one.opened.timestamp(), one.id))[:limit]
+
+
+def _unstored(parts: ApiParts) -> Mapping[str, Incident]:
+    """Return open incidents by id, as the service keeps them while its store takes nothing."""
+    if not parts.store.database.problem:
+        return {}
+    return {one.id: one for one in parts.current.board.incidents}
 
 
 @HISTORY_ROUTES.get("/waivers", responses={200: declare_answer(list[answers.Waiver])})

@@ -112,6 +112,27 @@ def test_f120_readyz_names_the_store_that_takes_nothing(rig: Rig) -> None:
     assert rig.client.get("/readyz").status_code == 200
 
 
+def test_incidents_that_the_store_does_not_take_are_listed(rig: Rig) -> None:
+    rig.round(2)
+    disk = filled(rig)
+    rig.facts.broken["collector:shop"] = DOWN
+    rig.watch(5)
+    (known,) = [o for o in rig.current.board.incidents if o.cause.subject == "collector:shop"]
+    path, who = f"/v1/incidents/{known.id}", {"who": "me"}
+
+    listed = rig.client.get("/v1/incidents").json()
+    assert [one["id"] for one in listed].count(known.id) == 1
+    resolved = rig.client.get("/v1/incidents", params={"state": "resolved"}).json()
+    assert known.id not in {one["id"] for one in resolved}
+    assert rig.client.get(path).json()["about"] == "collector:shop"
+    refused = rig.client.post(f"{path}/acknowledgement", json=who)
+    assert (refused.status_code, "disk is full" in refused.text) == (503, True)
+
+    disk.free()
+    rig.watch(5)
+    assert rig.client.post(f"{path}/acknowledgement", json=who).status_code == 200
+
+
 class NoBook(Ticks):
     """A book that takes nothing."""
 
