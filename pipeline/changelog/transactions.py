@@ -300,7 +300,9 @@ def find_resumed_numbers(events: Iterable[SentEvent], begun: int, promised: int)
 ENDS_AT_ONCE = 500
 SENT = (*ROWS, Op.HEARTBEAT)
 EPOCH, LOG, POS, _ = PLACE
-DISTINCT = 'count(DISTINCT struct(t."order", op))'
+# Rows of one COPY share a position of Postgres, and differ by number.  See `keeps_numbers`.
+NUMBER = f"CASE WHEN {TX} ~ '^[0-9]+$' THEN t.tx['total_order'] END"
+DISTINCT = f'count(DISTINCT struct(t."order", op, {NUMBER}))'
 EVER = (0, sys.maxsize)
 Boundaries = Mapping[TxKey, Sequence[tuple[int, int]]]
 """Batch and offset of each BEGIN, or of each END, rising."""

@@ -66,6 +66,10 @@ def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     p = probed.pipe
     before = p.lane.checkpoint.batch
     p.sql("UPDATE t SET name = 'new' WHERE id < 4", "DELETE FROM t WHERE id = 5")
+    copy = "COPY t (id, name) FROM STDIN"  # its rows share one position
+    with p.server.connect(p.name) as connection, connection.cursor().copy(copy) as copied:
+        for number in (31, 32, 33):
+            copied.write_row((number, "copied"))
     p.catch_up()
     for name in PROBES:
         probed.ruled(name, Outcome.PASS)

@@ -126,6 +126,28 @@ def test_without_begin_only_batches_near_end_are_read(
     assert are_near(queries)
 
 
+COPIED = [{**row, "order": ROWS[0]["order"]} for row in ROWS]  # rows of one COPY
+MARIADB = "0-1-7"
+(MARIADB_END,) = rename([end_event(orders_00=3)], MARIADB)
+
+
+@pytest.mark.parametrize(
+    ("rows", "landed"),
+    [
+        pytest.param([*COPIED, THREE], 3, id="all"),
+        pytest.param([*COPIED, *COPIED, THREE], 3, id="sent twice"),
+        pytest.param([*COPIED[:2], THREE], 2, id="one is missing"),
+        pytest.param([*rename(COPIED, MARIADB), MARIADB_END], 1, id="one event, numbered again"),
+    ],
+)
+def test_rows_of_one_position_differ_by_their_numbers_where_these_are_kept(
+    tmp_path: Path, rows: Sequence[Row], landed: int
+) -> None:
+    found = read_transactions(tmp_path, {LONG: rows}, range(LONG, LONG + 1))
+
+    assert [(one.promised, one.landed) for one in found] == [(3, landed)]
+
+
 def test_begins_ends_and_first_events_are_read_at_once(tmp_path: Path, queries: list[str]) -> None:
     read_transactions(tmp_path, {0: [*ROWS, THREE]}, range(1))
 
