@@ -93,7 +93,8 @@ class Registration:
     accepted where a person chose another.  ``together`` are groups of alternative settings: where
     one is set, no other of its group is added.  ``now`` returns the present settings, None if it
     is not registered; ``put`` registers it.  Both raise UnreachableError; ``put`` raises
-    ConfigError if the settings are refused.  ``forbidden`` settings are removed.
+    ConfigError if the settings are refused.  ``forbidden`` settings are removed.  ``join`` gets
+    ``wanted`` and the present settings; it returns these with what has to fit both.
     """
 
     wanted: Settings
@@ -103,11 +104,13 @@ class Registration:
     now: Callable[[], Settings | None]
     put: Callable[[Settings], None]
     forbidden: Callable[[str], bool] = lambda _: False
+    join: Callable[[Settings, Settings], Settings] = lambda _, now: now
 
     def target(self, now: Settings | None) -> dict[str, str]:
         """What it is to be set to, where it is set to *now*."""
         if now is None:
             return dict(self.wanted)
+        now = self.join(self.wanted, now)
         left = left_out(self.together, now)
         added = {name: value for name, value in self.wanted.items() if name not in left}
         firmly = {one.name: self._value(one, now) for one in self._unmet(now)}

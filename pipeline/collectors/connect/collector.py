@@ -33,6 +33,7 @@ from pipeline.collectors.connect.config import (
     firm_demands,
     holds_secret,
     is_forbidden,
+    list_transforms,
     require_references,
     required_config,
 )
@@ -217,6 +218,7 @@ class ConnectCollector:
             self._registered,
             self._register,
             lambda name: is_forbidden(scope, self.settings, name),
+            lambda wanted, now: {**now, **list_transforms(scope.source, {**wanted, **now})},
         )
 
     def close(self) -> None:

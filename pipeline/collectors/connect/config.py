@@ -154,7 +154,8 @@ def required_config(scope: CollectionScope, own: Mapping[str, str]) -> dict[str,
     source = _as_connected(scope.source, own)
     scope = replace(scope, source=source)
     database = database_of_kind(source.kind)
-    own = _behind_ours(database.settings(scope), own)
+    ours = list_transforms(source, own)
+    own = {**own, **{name: ours[name] for name in ours.keys() & own.keys()}}
     demanded = (
         one for one in list_demands(source, database.demands) if one.good and not _usual(one)
     )
@@ -168,6 +169,7 @@ def required_config(scope: CollectionScope, own: Mapping[str, str]) -> dict[str,
         **database.pace,
         **_topics(scope),
         **database.settings(scope),
+        **ours,
         **include_lists(scope.rules, source.heartbeat, database.lists),
     }
     if (unavailable := expected_placeholder(source)) != UNAVAILABLE:
@@ -209,7 +211,8 @@ def alternative_settings(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
 def firm_demands(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     """What a setting must be, where a person chose another value."""
     prefix, database = scope.source.collected_prefix, database_of_kind(scope.source.kind)
-    own = _behind_ours(database.settings(scope), own)
+    ours = list_transforms(scope.source, own)
+    own = {**own, **{name: ours[name] for name in ours.keys() & own.keys()}}
     verified = database.verified if _as_connected(scope.source, own).secured else ()
     connectors = tuple(name.lower() for name in database.classes)
     known = tuple(name.lower() for name in converter_classes(scope.source))
@@ -230,11 +233,12 @@ def firm_demands(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand
     )
 
 
-def _behind_ours(ours: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """*own* settings of a person, with the transforms and predicates of *ours* before theirs."""
-    both = [name for name in LISTS if name in ours and name in own]
-    lists = {name: split_list(f"{ours[name]},{own[name]}") for name in both}
-    return {**own, **{name: ",".join(dict.fromkeys(lists[name])) for name in both}}
+def list_transforms(source: SourceSettings, config: Mapping[str, str]) -> dict[str, str]:
+    """Settings of transforms that *config* needs; the lists name those of *config* behind them."""
+    named = {"topic.prefix": source.collected_prefix, **config}
+    ours = database_of_kind(source.kind).transforms(named)
+    both = {name: f"{ours[name]},{config[name]}" for name in LISTS if name in {*ours} & {*config}}
+    return {**ours, **{n: ",".join(dict.fromkeys(split_list(v))) for n, v in both.items()}}
 
 
 def is_forbidden(scope: CollectionScope, own: Mapping[str, str], name: str) -> bool:

@@ -5,7 +5,7 @@ Each kind has a module beside this one, named by the kind's config key, with its
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import ClassVar, Protocol, cast
 
@@ -54,6 +54,14 @@ class ConnectedDatabase(Protocol):
         Raises:
             ConfigError: the settings of the source lack something.
         """
+        ...
+
+    def transforms(self, config: Mapping[str, str]) -> Mapping[str, str]:
+        """Settings of transforms that a connector with *config* needs before any others."""
+        ...
+
+    def own_transforms(self, config: Mapping[str, str]) -> Collection[str]:
+        """Of the transforms in *config* those of ``transforms``, which change no row."""
         ...
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:

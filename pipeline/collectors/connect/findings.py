@@ -201,7 +201,7 @@ def connector_findings(
         *_families(config, where),
         *_unverified(config, where, source, database),
         *database.findings(config, source, where),
-        *_transforms(config, where),
+        *_transforms(config, where, database),
         *_routing(config, where, source),
         *_converters(config, where, converter_classes(source), worker),
     ]
@@ -226,7 +226,7 @@ def find_config_hazards(
         *_present(config, where),
         *database.hazards(config, where),
         *_differing_names(config, where, source, database),
-        *_transforms(config, where),
+        *_transforms(config, where, database),
         *find_null_defaults(config, where),
         *producer_findings(config, where, None),
     )
@@ -336,28 +336,15 @@ def _aliases(config: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             yield alias, kind, kind.rpartition(".")[2].partition("$")[0]
 
 
-def _spares_rows(config: Mapping[str, str], alias: str) -> bool:
-    """Whether the transform acts on the topic of transactions only, which is no table's."""
-    own = f"transforms.{alias}"
-    predicate = f"predicates.{config.get(f'{own}.predicate', '')}"
-    names = (config.get("topic.prefix", ""), config.get("topic.transaction", "transaction"))
-    topic = config.get("topic.delimiter", ".").join(names)
-    return (
-        config.get(f"{predicate}.type", "").endswith(".TopicNameMatches")
-        and config.get(f"{predicate}.pattern") == re.escape(topic)
-        and config.get(f"{own}.negate", "false").strip().lower() == "false"
-    )
-
-
-def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
-    found: list[Finding] = []
+def _transforms(
+    config: Mapping[str, str], where: str, database: ConnectedDatabase
+) -> list[Finding]:
+    found, ours = list[Finding](), database.own_transforms(config)
     for alias, kind, short in _aliases(config):
-        if _spares_rows(config, alias):
-            continue
         harm = HARMFUL.get(short, "is not known to leave changes as they are")
         if short == COPYING and config.get(f"transforms.{alias}.operation", "").lower() != "copy":
             harm = MOVES
-        if not harm or short in ROUTERS:
+        if not harm or short in ROUTERS or alias in ours:
             continue
         severity = REFUSE if short in HARMFUL else WARN
         effect = Effect.DROPS if short in (*DROPPING, "") else Effect.REWRITES

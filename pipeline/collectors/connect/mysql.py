@@ -7,7 +7,7 @@ Measured: during the initial snapshot nothing is stored; from its end until the 
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from pipeline.collectors.collector import CollectionScope
@@ -149,6 +149,14 @@ class ConnectedMySql:
     ) -> list[Finding]:
         """Yield findings on what the config does to changes."""
         return self.hazards(config, where)
+
+    def transforms(self, _config: Mapping[str, str]) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    def own_transforms(self, _config: Mapping[str, str]) -> Collection[str]:
+        """None."""
+        return ()
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
         """A filter of GTIDs filters rows too, unless it is set not to."""

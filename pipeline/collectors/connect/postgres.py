@@ -8,7 +8,7 @@ source only if it is set to send them.  Pure.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from pipeline.collectors.collector import CollectionScope
@@ -16,7 +16,6 @@ from pipeline.collectors.connect.database import ConnectedDatabase, variable_ref
 from pipeline.collectors.connect.mysql import LARGEST, flag_up
 from pipeline.collectors.connect.requirements import (
     ENVELOPE,
-    LISTS,
     METADATA,
     UNVERIFIED,
     LeastVersion,
@@ -76,7 +75,7 @@ def end_markers(config: Mapping[str, str]) -> dict[str, str]:
     not happen (``WalPositionLocator`` of the connector).  Connect stores no offset of a record
     that a transform drops.
     """
-    topic = [config.get("topic.prefix", ""), config.get("topic.transaction", "transaction")]
+    topic = [config.get("topic.prefix", ""), _marker_topic(config)]
     steps = {
         f"transforms.{alias}.{name}": value
         for alias, step in _STEPS.items()
@@ -87,7 +86,7 @@ def end_markers(config: Mapping[str, str]) -> dict[str, str]:
         **steps,
         "predicates": MARKERS,
         f"predicates.{MARKERS}.type": f"{_KAFKA}predicates.TopicNameMatches",
-        f"predicates.{MARKERS}.pattern": re.escape(config.get("topic.delimiter", ".").join(topic)),
+        f"predicates.{MARKERS}.pattern": re.escape(_delimiter(config).join(topic)),
     }
 
 
@@ -194,13 +193,30 @@ class ConnectedPostgres:
             "database.dbname": names.database,
             "slot.name": names.slot,
             "publication.name": names.publication,
-            **end_markers({"topic.prefix": scope.source.collected_prefix}),
         }
         return {**found, **_tls(scope.source)} if scope.source.secured else found
 
+    def transforms(self, config: Mapping[str, str]) -> Mapping[str, str]:
+        """Those that drop BEGIN, with their predicate: see `end_markers`."""
+        return end_markers(config)
+
+    def own_transforms(self, config: Mapping[str, str]) -> Collection[str]:
+        """Those that drop BEGIN, as they are wanted, up to the first other one."""
+        wanted, listed = end_markers(config), split_list(config.get("transforms", ""))
+        # a name of several parts may be that of a table's topic
+        is_own_topic = _delimiter(config) not in _marker_topic(config)
+        if not is_own_topic or _differ(config, wanted, f"predicates.{MARKERS}."):
+            return ()
+        own = (s for s in listed if s in _STEPS and not _differ(config, wanted, f"transforms.{s}."))
+        return [one for one, other in zip(own, listed, strict=False) if one == other]
+
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
         """What leaves out changes: an offset of a BEGIN, or parameters of the stream."""
-        return [*_begin_findings(config, where), *self._stream_findings(config, where)]
+        dropped = [*self.own_transforms(config)] == [*_STEPS]
+        dropped = dropped and MARKERS in split_list(config.get("predicates", ""))
+        sent = flag_up(config.get(METADATA)) and not dropped
+        begins = [_begin_finding(config, where)] if sent else []
+        return [*begins, *self._stream_findings(config, where)]
 
     def _stream_findings(self, config: Mapping[str, str], where: str) -> list[Finding]:
         """Parameters of the stream may leave out changes or name another publication."""
@@ -233,27 +249,31 @@ class ConnectedPostgres:
         return [*found, Finding(WARN, "replica.identity.autoset.values", where, what, fix)]
 
 
-def _begin_findings(config: Mapping[str, str], where: str) -> list[Finding]:
-    """Refuse to let BEGIN be sent: see `end_markers`."""
-    if not flag_up(config.get(METADATA)):
-        return []
+def _begin_finding(config: Mapping[str, str], where: str) -> Finding:
     wanted = end_markers(config)
-    listed = {name: split_list(config.get(name, "")) for name in LISTS}
-    steps = split_list(wanted["transforms"])
-    if (
-        listed["transforms"][: len(steps)] == steps
-        and MARKERS in listed["predicates"]
-        and all(config.get(name) == value for name, value in wanted.items() if name not in LISTS)
-    ):
-        return []
     what = (
         "BEGIN of each transaction is sent: a connector that starts again at the offset of a BEGIN"
         " may leave out the first rows of that transaction"
     )
-    fix = f"sluice connector SOURCE --apply; {','.join(steps)} come first in transforms"
-    fix += "; then compare the tables once"
-    setting = f"{METADATA}=true without {steps[0]}"
-    return [Finding(REFUSE, "transaction_begin", where, what, fix, Effect.DELAYS, setting=setting)]
+    fix = f"sluice connector SOURCE --apply, so that {wanted['transforms']} come first in"
+    fix += " transforms, without topic.transaction; then compare each table, and waive"
+    setting = f"{METADATA}=true with BEGIN"
+    return Finding(REFUSE, "transforms", where, what, fix, Effect.DROPS, setting=setting)
+
+
+def _differ(config: Mapping[str, str], wanted: Mapping[str, str], own: str) -> list[str]:
+    """Settings below *own* that are not as they are wanted."""
+    names = {name for name in (*config, *wanted) if name.startswith(own)}
+    return [name for name in names if config.get(name) != wanted.get(name)]
+
+
+def _delimiter(config: Mapping[str, str]) -> str:
+    return config.get("topic.delimiter", ".")
+
+
+def _marker_topic(config: Mapping[str, str]) -> str:
+    """The name of the topic of transactions, without its prefix."""
+    return config.get("topic.transaction", "transaction")
 
 
 def _tls(source: SourceSettings) -> Mapping[str, str]:

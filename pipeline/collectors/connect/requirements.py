@@ -348,7 +348,8 @@ def version_findings(
     versions = [match for one in listed if (match := _NUMBERS.match(str(one.get("version"))))]
     fix = f"install Debezium's plugin {least[-1]} or newer, restart the workers"
     if not versions:
-        what = f"the version of its plugin is unknown; before {least[0]}: {least[0].why}"
+        losses = "; ".join(f"before {one}: {one.why}" for one in least)
+        what = f"the version of its plugin is unknown; {losses}"
         return [Finding(WARN, "plugin_version", where, what, fix)]
     newest = max(tuple(int(number or 0) for number in one.groups()) for one in versions)
     for one in least:

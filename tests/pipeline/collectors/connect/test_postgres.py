@@ -216,7 +216,8 @@ def test_a_plugin_that_loses_rows_at_a_restart_is_refused(
     )
 
 
-BEGINS = "transaction_begin"
+METADATA, MINE = "provide.transaction.metadata", "transforms.mine.predicate"
+PATTERN, FILTER = "predicates.sluiceMarkers.pattern", "io.debezium.transforms.Filter"
 STEPS = "sluiceKeep,sluiceCount,sluiceDrop,sluiceWrap,sluiceEnd,sluiceName"
 OTHER = {
     "transforms.mine.type": "org.apache.kafka.connect.transforms.InsertHeader",
@@ -225,28 +226,51 @@ OTHER = {
 
 
 @pytest.mark.parametrize(
-    ("changed", "codes"),
+    ("changed", "hazards"),
     [
-        pytest.param({"transforms": ""}, {BEGINS}, id="no transforms"),
-        pytest.param({"transforms": STEPS.replace("sluiceDrop,", "")}, {BEGINS}, id="one is left"),
-        pytest.param({"transforms": f"mine,{STEPS}", **OTHER}, {BEGINS}, id="others before them"),
-        pytest.param({"transforms": f"{STEPS}, mine", **OTHER}, set(), id="others behind them"),
-        pytest.param({"predicates": ""}, {BEGINS}, id="no predicate"),
-        pytest.param({"predicates": "p, sluiceMarkers", **OTHER}, set(), id="two predicates"),
-        pytest.param({"topic.transaction": "t"}, {BEGINS, "transforms"}, id="another topic"),
-        pytest.param({"transforms.sluiceDrop.negate": "true"}, {"transforms"}, id="negated"),
-        pytest.param({"provide.transaction.metadata": "false", "transforms": ""}, set(), id="none"),
+        pytest.param({"transforms": ""}, 1, id="no transforms"),
+        pytest.param({"transforms": STEPS.replace("sluiceDrop,", "")}, 1, id="one is missing"),
+        pytest.param({"transforms": f"mine,{STEPS}", **OTHER}, 4, id="others before them"),
+        pytest.param({"transforms": f"{STEPS}, mine", **OTHER}, 0, id="others behind them"),
+        pytest.param({"predicates": ""}, 1, id="no predicate"),
+        pytest.param({"predicates": "p, sluiceMarkers", **OTHER}, 0, id="two predicates"),
+        pytest.param({"topic.transaction": "t"}, 4, id="another topic"),
+        pytest.param(
+            {"topic.transaction": "public.t", PATTERN: r"shop\.public\.t"}, 4, id="a table's topic"
+        ),
+        pytest.param({"transforms.sluiceDrop.negate": "false"}, 3, id="negated or not"),
+        pytest.param({METADATA: "false", "transforms": ""}, 0, id="no markers"),
+        pytest.param(
+            {"transforms": f"{STEPS},mine", "transforms.mine.type": FILTER, MINE: "sluiceMarkers"},
+            1,
+            id="a filter of theirs on the same topic",
+        ),
     ],
 )
 def test_a_connector_that_stores_the_offset_of_a_begin_is_refused(
-    changed: Mapping[str, str], codes: set[str]
+    changed: Mapping[str, str], hazards: int
 ) -> None:
     config = {**required_config(SCOPE, {}), **changed}
     found = examine_connector(SOURCE, RUNNING, config, WORKER, PLUGINS).findings
-    hazards = {one.code: one.effect for one in find_config_hazards(config, "here")}
+    refused = [one for one in found if one.severity is REFUSE]
 
-    assert {one.code for one in found if one.severity is REFUSE} == codes
-    assert hazards.get(BEGINS) is (Effect.DELAYS if BEGINS in codes else None)
+    assert len(refused) == hazards
+    assert {one.code for one in refused} <= {"transforms"}
+    known = find_config_hazards(config, f"collector:{SOURCE.name}")
+    assert [one for one in known if one.severity is REFUSE] == refused
+
+
+def test_transforms_are_added_to_a_connector_that_has_its_own() -> None:
+    with fake_connect() as worker:
+        before = {"transforms": "mine", "predicates": "", **OTHER}
+        worker.registered["shop-1"] = {**required_config(SCOPE, {}), **before}
+        with closing(ConnectCollector(worker.url, "shop-1")) as collector:
+            registration = collector.registration(SCOPE)
+            target = registration.target(registration.now())
+
+    assert (target["transforms"], target["predicates"]) == (f"{STEPS},mine", "sluiceMarkers")
+    assert finding_codes(target) == set()
+    assert registration.differences(target) == ()
 
 
 def test_transforms_of_a_person_come_behind_those_that_drop_begin() -> None:
@@ -265,7 +289,8 @@ def test_transforms_of_a_person_come_behind_those_that_drop_begin() -> None:
 def test_markers_are_those_of_the_topic_that_the_connector_names() -> None:
     named = {"topic.prefix": "a.b-c", "topic.delimiter": "_", "topic.transaction": "tx"}
 
-    assert end_markers(named)["predicates.sluiceMarkers.pattern"] == r"a\.b\-c_tx"
+    assert end_markers(named)[PATTERN] == r"a\.b\-c_tx"
+    assert required_config(SCOPE, {"topic.delimiter": "_"})[PATTERN] == "shop_transaction"
 
 
 def test_the_worker_is_asked_which_plugins_it_has() -> None:
