@@ -90,11 +90,12 @@ class Kafka:
             "transaction.state.log.num.partitions": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-            "broker.heartbeat.interval.ms": "500",
+            "broker.heartbeat.interval.ms": "1000",
             "broker.session.timeout.ms": "4000",  # a killed broker is let in again after this
             "group.initial.rebalance.delay.ms": "0",
             "num.network.threads": "2",
             "num.io.threads": "4",
             "background.threads": "2",
+            "metadata.max.idle.interval.ms": "0",  # else an empty record twice a second
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
