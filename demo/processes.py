@@ -23,7 +23,7 @@ from typing import TypeVar
 from pipeline.errors import UnreachableError
 
 LEASH = Path(__file__).with_name("leash.py")
-PAUSE = 0.05
+PAUSE, LONGEST_PAUSE = 0.05, 0.25  # seconds between two looks
 GONE = timedelta(seconds=60)  # a busy machine takes its time to give memory back
 T = TypeVar("T")
 
@@ -105,18 +105,24 @@ def start(
 
 
 def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
-    """Return the first true answer of *condition*.
+    """Return the first true answer of *condition*, which is asked less often in a long wait.
 
     Raises:
         UnreachableError: not in time; names *what* was waited for.
     """
-    deadline = time.monotonic() + within.total_seconds()
+    began = time.monotonic()
     while not (answer := condition()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > within.total_seconds():
             msg = f"no {what} after {within.total_seconds():.0f} s"
             raise UnreachableError(msg)
-        time.sleep(PAUSE)
+        time.sleep(pause_after(waited))
     return answer
+
+
+def pause_after(waited: float, least: float = PAUSE) -> float:
+    """Seconds until the next look of who has *waited*: a twentieth of it, within bounds."""
+    return min(max(waited / 20, least), LONGEST_PAUSE)
 
 
 def started(pid: int) -> int | None:

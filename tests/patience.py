@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 
-from demo.processes import PAUSE
+from demo.processes import pause_after
 from pipeline.errors import UnreachableError
 
 SOON = timedelta(minutes=3)  # against hanging only
@@ -29,22 +29,24 @@ def answered(
     Asked again while the error is of *meanwhile* and its text fits *says*.  Any other is raised at
     once, and the last one of these when the time is over.
     """
-    deadline = time.monotonic() + within.total_seconds()
+    began = time.monotonic()
     while True:
         try:
             return asked()
         except meanwhile as error:
             if not re.search(says, str(error)):
                 raise
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > within.total_seconds():
                 error.add_note(f"asked again for {within.total_seconds():.0f} s")
                 raise
-        time.sleep(PAUSE)
+        time.sleep(pause_after(waited))
 
 
 def wait_for(condition: Callable[[], object], within: timedelta = SOON, what: str = "") -> None:
     """Return once *condition* is true; fail, and name *what* was waited for, if it never is."""
-    deadline = time.monotonic() + within.total_seconds()
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"not in time: {what or condition}"
-        time.sleep(0.01)
+        waited = time.monotonic() - began
+        assert waited < within.total_seconds(), f"not in time: {what or condition}"
+        time.sleep(pause_after(waited, least=0.01))

@@ -45,6 +45,13 @@ def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
     assert not process.alive
 
 
+def test_a_long_wait_looks_less_often_and_ends_little_later() -> None:
+    pauses = [processes.pause_after(waited) for waited in (0, 1, 3, 60)]
+
+    assert pauses == [0.05, 0.05, pytest.approx(0.15), 0.25]
+    assert processes.pause_after(0, least=0.01) == 0.01
+
+
 def test_a_process_that_was_told_to_stand_still_is_held_until_it_goes_on(tmp_path: Path) -> None:
     process = processes.start(SLEEP, log=tmp_path / "log")
     try:

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 
 from demo.shop.schema import MIRRORS
+from demo.web import LOCAL
 
 STAGES = ("landed", "mirror")
 AGES = (0.0, 2.0, 5.0, 15.0)  # seconds that a new cut may lie back
@@ -71,7 +72,7 @@ class Asker:
 
     def run(self, stop: threading.Event) -> None:
         """Ask until *stop*; at most 40 questions a second."""
-        with self._client() as http:
+        with httpx.Client(trust_env=False) as http:
             passes = 0
             while not stop.wait(PAUSE):
                 if passes % NEW == 0:
@@ -84,13 +85,11 @@ class Asker:
 
     def ask(self, wanted: Iterable[Question]) -> list[Question]:
         """Ask each once, from any thread; those that are not READY."""
-        with self._client() as http:
-            return [q for q in wanted if not ((got := self._ask(http, q)) and got.ready)]
+        return [q for q in wanted if not ((got := self._ask(LOCAL, q)) and got.ready)]
 
     def answer(self, question: Question) -> Decision | None:
         """What the gate says to one, from any thread; None if nobody answers."""
-        with self._client() as http:
-            return self._ask(http, question)
+        return self._ask(LOCAL, question)
 
     def save(self, path: Path) -> None:
         """Leave what was decided as JSON lines."""
@@ -119,7 +118,7 @@ class Asker:
             "cut": question.cut.isoformat(),
         }
         try:
-            answer = http.get("/v1/gate", params=params)
+            answer = http.get(f"{self.url}/v1/gate", params=params, timeout=LATE.total_seconds())
         except httpx.HTTPError as error:
             self.unanswered[type(error).__name__] += 1
             return None
@@ -130,9 +129,6 @@ class Asker:
         with self._lock:
             self.decisions.append(decision)
         return decision
-
-    def _client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=LATE.total_seconds(), trust_env=False)
 
 
 def _decision(question: Question, asked: datetime, answer: httpx.Response) -> Decision:
