@@ -27,7 +27,7 @@ from tests.pipeline.formats.dbevents_writer import METADATA
 
 ODD = "odd"
 MOST = 200  # transactions of a batch
-PAUSE = 0.05
+PAUSE = 0.25  # seconds; each look at the log is a new replica of MySQL
 ROWS, POSITIONS = 12, 32  # bits of a version: row of an event, its place in a file of the log
 COLUMNS: Mapping[str, Mapping[str, Schema]] = {
     "rides.trips": {
