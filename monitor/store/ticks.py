@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows
@@ -18,6 +18,25 @@ from monitor.store.schema import tick_totals, ticks
 RUNNING, FAILED, MISSED = "running", "failed", "missed"
 _DULL = ("done", "ok")
 _DULL_KEPT = timedelta(days=1)
+
+# Built once: each job executes them every second, and building one costs as much as executing it.
+_KNOWN = (
+    select(ticks.c.job)
+    .where(ticks.c.job == bindparam("of"))
+    .where(ticks.c.planned <= bindparam("at"), ticks.c.until >= bindparam("at"))
+    .limit(1)
+)
+_ADD, _ADD_TOTAL = insert(ticks), insert(tick_totals)
+_END = update(ticks).where(
+    ticks.c.job == bindparam("of"),
+    ticks.c.planned == bindparam("at"),
+    ticks.c.result == bindparam("was"),
+)
+_COUNT = (
+    update(tick_totals)
+    .where(tick_totals.c.job == bindparam("of"), tick_totals.c.result == bindparam("ended"))
+    .values(ticks=tick_totals.c.ticks + bindparam("by"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +65,7 @@ class Ticks:
         with self.database.write() as connection:
             if self._known(job, planned):
                 return False
-            connection.execute(insert(ticks).values(row))
+            connection.execute(_ADD, row)
         return True
 
     def finish(
@@ -64,8 +83,6 @@ class Ticks:
         A tick that failed before its start is recorded, too. It counts as one, although it also
         covers the later ticks *through* which it ran.
         """
-        mine = (ticks.c.job == job) & (ticks.c.planned == planned)
-        change = update(ticks).where(mine, ticks.c.result == RUNNING)
         with self.database.write() as connection:
             values = {
                 "finished": at,
@@ -74,10 +91,11 @@ class Ticks:
                 "until": max((planned, *through)),
                 "many": 1 + len(through),
             }
-            if connection.execute(change.values(values)).rowcount == 0:
+            tick = {"of": job, "at": planned, "was": RUNNING}
+            if connection.execute(_END, {**tick, **values}).rowcount == 0:
                 if self._known(job, planned):
                     return
-                connection.execute(insert(ticks).values(_row(job, planned, **values)))
+                connection.execute(_ADD, _row(job, planned, **values))
             _count(connection, job, result, 1)
 
     def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
@@ -89,7 +107,7 @@ class Ticks:
         with self.database.write() as connection:
             if self._known(job, first):
                 return
-            connection.execute(insert(ticks).values({**row, "until": last, "many": len(planneds)}))
+            connection.execute(_ADD, {**row, "until": last, "many": len(planneds)})
             _count(connection, job, MISSED, len(planneds))
 
     def forget(self, job: str, since: datetime, every: timedelta) -> None:
@@ -165,9 +183,8 @@ class Ticks:
         return delete_rows(self.database, ticks, old, ticks.c.planned.not_in(newest))
 
     def _known(self, job: str, planned: datetime) -> bool:
-        same = (ticks.c.job == job) & (ticks.c.planned <= planned) & (ticks.c.until >= planned)
         with self.database.read() as connection:
-            return connection.scalar(select(ticks.c.job).where(same).limit(1)) is not None
+            return connection.scalar(_KNOWN, {"of": job, "at": planned}) is not None
 
 
 def _row(job: str, planned: datetime, **rest: object) -> dict[str, object]:
@@ -175,10 +192,8 @@ def _row(job: str, planned: datetime, **rest: object) -> dict[str, object]:
 
 
 def _count(connection: Connection, job: str, result: str, by: int) -> None:
-    same = (tick_totals.c.job == job) & (tick_totals.c.result == result)
-    change = update(tick_totals).where(same).values(ticks=tick_totals.c.ticks + by)
-    if connection.execute(change).rowcount == 0:
-        connection.execute(insert(tick_totals).values(job=job, result=result, ticks=by))
+    if connection.execute(_COUNT, {"of": job, "ended": result, "by": by}).rowcount == 0:
+        connection.execute(_ADD_TOTAL, {"job": job, "result": result, "ticks": by})
 
 
 def _tick(row: Row[Any]) -> Tick:
