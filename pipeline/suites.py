@@ -123,8 +123,8 @@ def defer_import(name: str) -> None:
         module.__path__ = list(spec.submodule_search_locations or ())
 
 
-# Few suites use them, and they take 40 % of the time of Great Expectations' import.
-for _name in ("altair", "scipy.stats"):
+# Few suites use them, and they take half of the time of Great Expectations' import.
+for _name in ("altair", "scipy.sparse", "scipy.stats"):
     defer_import(_name)
 
 
