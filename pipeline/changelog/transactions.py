@@ -255,7 +255,7 @@ def _recall(
     return found
 
 
-ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
+ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE)  # END of Postgres counts each of them
 LOOK_BACK = 50  # batches in which what belongs to a newer one is looked for at first
 PLACE = [f"t.\"order\"['{part}']" for part in ORDER_PARTS]
 PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))

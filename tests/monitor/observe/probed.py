@@ -84,6 +84,7 @@ class Probed:
     key: tuple[str, ...] = ("id",)
     memory: Remembered = field(default_factory=Remembered)
     counted: list[LedgerEntry] = field(default_factory=list)
+    failed: list[Ruling] = field(default_factory=list)
 
     @property
     def table(self) -> Table:
@@ -124,6 +125,7 @@ class Probed:
                 answer = run_probe(Check(name, self.probes[name], self.table), self.world())
                 if isinstance(answer, Verdict):
                     found.append(answer.ruling)
+                    self.failed += [r for r in found[-1:] if r.outcome is Outcome.FAIL]
                     self.counted += answer.counted
             return bool(found) and found[-1].outcome is wanted
 

@@ -64,8 +64,11 @@ def probed(
 
 def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     p = probed.pipe
+    probed.ruled("completeness", Outcome.PASS)  # it judges what comes from here on
     before = p.lane.checkpoint.batch
     p.sql("UPDATE t SET name = 'new' WHERE id < 4", "DELETE FROM t WHERE id = 5")
+    keep, put_back = "CREATE TEMP TABLE kept AS SELECT * FROM t", "INSERT INTO t SELECT * FROM kept"
+    p.sql("BEGIN", keep, "TRUNCATE t", put_back, "DROP TABLE kept", "COMMIT")
     copy = "COPY t (id, name) FROM STDIN"  # its rows share one position
     with p.server.connect(p.name) as connection, connection.cursor().copy(copy) as copied:
         for number in (31, 32, 33):
@@ -73,6 +76,7 @@ def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     p.catch_up()
     for name in PROBES:
         probed.ruled(name, Outcome.PASS)
+    assert [one.reason for one in probed.failed] == []
     counted = probed.world().log()
     assert counted.change_counts(probed.table, before, p.lane.checkpoint.batch) >= 4 + len(PROBES)
     assert counted.changes_without_transaction(probed.table, before, p.lane.checkpoint.batch) == 0

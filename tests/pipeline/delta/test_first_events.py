@@ -127,6 +127,7 @@ def test_without_begin_only_batches_near_end_are_read(
 
 
 COPIED = [{**row, "order": ROWS[0]["order"]} for row in ROWS]  # rows of one COPY
+EMPTIED = [{**COPIED[0], "op": str(Op.TRUNCATE)}, *COPIED[1:]]
 MARIADB = "0-1-7"
 (MARIADB_END,) = rename([end_event(orders_00=3)], MARIADB)
 
@@ -137,6 +138,7 @@ MARIADB = "0-1-7"
         pytest.param([*COPIED, THREE], 3, id="all"),
         pytest.param([*COPIED, *COPIED, THREE], 3, id="sent twice"),
         pytest.param([*COPIED[:2], THREE], 2, id="one is missing"),
+        pytest.param([*EMPTIED, THREE], 3, id="emptied first"),
         pytest.param([*rename(COPIED, MARIADB), MARIADB_END], 1, id="one event, numbered again"),
     ],
 )
