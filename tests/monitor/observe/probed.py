@@ -125,7 +125,8 @@ class Probed:
                 answer = run_probe(Check(name, self.probes[name], self.table), self.world())
                 if isinstance(answer, Verdict):
                     found.append(answer.ruling)
-                    self.failed += [r for r in found[-1:] if r.outcome is Outcome.FAIL]
+                    if found[-1].outcome is Outcome.FAIL:
+                        self.failed.append(found[-1])
                     self.counted += answer.counted
             return bool(found) and found[-1].outcome is wanted
 

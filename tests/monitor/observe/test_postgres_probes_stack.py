@@ -64,6 +64,7 @@ def probed(
 
 def test_probes_pass_in_step_and_name_what_was_lost(probed: Probed) -> None:
     p = probed.pipe
+    assert isinstance(p, PostgresPipe)
     probed.ruled("completeness", Outcome.PASS)  # it judges what comes from here on
     before = p.lane.checkpoint.batch
     p.sql("UPDATE t SET name = 'new' WHERE id < 4", "DELETE FROM t WHERE id = 5")
