@@ -38,11 +38,11 @@ def as_expected(form: Format, message: Message, schemas: Schemas | None = None) 
     assert picked == wanted
 
 
-def hurt(some: Sequence[Raw], count: int, seed: int) -> Iterator[list[Raw]]:
-    """Batches of 100 of these messages, each damaged."""
+def hurt(some: Sequence[Raw], count: int, seed: int, size: int = 100) -> Iterator[list[Raw]]:
+    """Batches of *size* of these messages, each damaged."""
     dice = random.Random(seed)
-    for _ in range(max(count // 100, 1)):
-        yield [damaged(dice.choice(some), some, dice) for _ in range(100)]
+    for _ in range(max(count // size, 1)):
+        yield [damaged(dice.choice(some), some, dice) for _ in range(size)]
 
 
 def nothing_is_lost(
