@@ -255,7 +255,8 @@ def _recall(
     return found
 
 
-ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE)  # END of Postgres counts each of them
+ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
+COUNTED = (*ROWS, Op.TRUNCATE)  # by END of Postgres; that of MySQL is of no transaction
 LOOK_BACK = 50  # batches in which what belongs to a newer one is looked for at first
 PLACE = [f"t.\"order\"['{part}']" for part in ORDER_PARTS]
 PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))
@@ -298,7 +299,7 @@ def find_resumed_numbers(events: Iterable[SentEvent], begun: int, promised: int)
 
 
 ENDS_AT_ONCE = 500
-SENT = (*ROWS, Op.HEARTBEAT)
+SENT = (*COUNTED, Op.HEARTBEAT)
 EPOCH, LOG, POS, _ = PLACE
 # Rows of one COPY share a position of Postgres, and differ by number.  See `keeps_numbers`.
 NUMBER = f"CASE WHEN {TX} ~ '^[0-9]+$' THEN t.tx['total_order'] END"
@@ -346,7 +347,7 @@ class FirstEvent:
 class Starts:
     """Where the transactions in some rows began.
 
-    ``ends`` are their ENDs. ``firsts`` are of those that keep numbers and have no BEGIN there.
+    ``ends`` are their ENDs. Those that keep their numbers have ``firsts``, the others ``begins``.
     """
 
     begins: Boundaries
@@ -366,9 +367,9 @@ class Starts:
         before = [first for first in self.firsts.get(key, ()) if first.batch <= end.batch]
         if any(first.epoch >= span.low for first in before):
             return span.low
-        ended = [batch for batch, at in self.ends.get(key, ()) if (batch, at) < _place(end)]
-        since = max(ended, default=-1)
-        return max((first.epoch for first in before if first.batch > since), default=span.low)
+        if any(at < _place(end) for at in self.ends.get(key, ())):
+            return span.low
+        return max((first.epoch for first in before), default=span.low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,7 +594,7 @@ class TransactionReader:
             f"SELECT count(DISTINCT t.tx['total_order']) AS n,"  # noqa: S608
             f" count(DISTINCT struct({EPOCH}, t.tx['total_order'])) AS by_epoch FROM t"
             f" WHERE {rows} AND source = {quote_literal(sent.key[0])}"
-            f" AND {TX} = {quote_literal(sent.key[1])} AND {among_sql('op', ROWS)}"
+            f" AND {TX} = {quote_literal(sent.key[1])} AND {among_sql('op', COUNTED)}"
             f" AND {among_sql('shard', left)} AND {EPOCH} >= {sent.epochs[0]}"
             f" AND t.tx['total_order'] IS NOT NULL"
         )
@@ -641,19 +642,17 @@ class TransactionReader:
         firsts: dict[TxKey, list[FirstEvent]] = {}
         for row in found:
             key, batch = (row["source"], row["id"]), int(row["batch"])
-            if row["op"] in marked:
+            kept = keeps_numbers(key[1])
+            if row["op"] == Op.END or (row["op"] == Op.BEGIN and not kept):
                 marked[row["op"]].setdefault(key, []).append((batch, int(row["at"] or 0)))
-            elif keeps_numbers(key[1]):
+            elif row["op"] != Op.BEGIN and kept:
                 firsts.setdefault(key, []).append(FirstEvent(batch, int(row["epoch"])))
-        begins, ends = marked[Op.BEGIN], marked[Op.END]
-        for key in begins.keys() & firsts.keys():
-            del firsts[key]
-        return Starts(begins, ends, firsts)
+        return Starts(marked[Op.BEGIN], marked[Op.END], firsts)
 
     def _landed_of(self, table: Table, rows: str) -> Mapping[TxKey, Landed]:
         found = self.pinned.select(
             f"SELECT source, {TX} AS id, {EPOCH} AS epoch, shard, {DISTINCT} AS n FROM t"  # noqa: S608
-            f" WHERE {rows} AND {among_sql('op', ROWS)}"
+            f" WHERE {rows} AND {among_sql('op', COUNTED)}"
             f' AND t."table" = {quote_literal(table.name)}'
             f" GROUP BY source, {TX}, {EPOCH}, shard"
         )

@@ -284,10 +284,35 @@ def test_event_1_of_a_connector_that_numbers_again_does_not_show_that_none_came_
     assert (found.begun, found.resumed, found.landed) == (2, (3,), 4)
 
 
-def test_where_a_transaction_has_begins_its_first_events_change_nothing(tmp_path: Path) -> None:
-    runs = [begin_event(), *ROWS[:2], begin_event(), *number_again(ROWS[1:])]
-    (end,) = rename([end_event(orders_00=2)])
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        pytest.param([begin_event(), *ROWS[:2], begin_event(), *ROWS, THREE], 3, id="sent again"),
+        pytest.param([begin_event(), *COPIED, begin_event(), *COPIED, THREE], 3, id="a COPY"),
+        pytest.param([begin_event(), *ROWS[:2], begin_event(), *ROWS[:2], THREE], 2, id="lost"),
+    ],
+)
+def test_begins_change_nothing_where_a_transaction_keeps_its_numbers(
+    tmp_path: Path, rows: Sequence[Row], told: int
+) -> None:
+    found = read_transactions(tmp_path, {0: rename(rows)}, range(1))
 
-    (found,) = read_transactions(tmp_path, {0: [*rename(runs), end]}, range(1))
+    assert tell(found) == [(3, told, 1)]
 
-    assert (found.begun, found.resumed, found.landed) == (2, (2,), 3)
+
+OLD = [*rename([begin_event()]), *rename(transaction_rows(1, 900, 1)), ONE]
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        pytest.param({0: OLD}, id="with BEGIN"),
+        pytest.param({0: [BEFORE, ONE], 1: OLD[1:2]}, id="END before its event"),
+    ],
+)
+def test_a_lost_row_is_not_replaced_by_that_of_an_older_log(
+    tmp_path: Path, old: dict[int, list[Row]]
+) -> None:
+    batches = {**old, LONG: [NEW_LOG, ONE]}
+
+    assert tell(read_transactions(tmp_path, batches, range(LONG, LONG + 1))) == [(1, 0, 1)]
