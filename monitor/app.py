@@ -221,7 +221,6 @@ class App:
                     self.config.heartbeat,
                     minute,
                     one.write_heartbeat,
-                    vital=True,
                 )
                 for one in observers.heartbeats
             ),

@@ -29,7 +29,6 @@ from pipeline.reports import LandingReport
 from pipeline.transports.kafka import KafkaTransport
 from tests.alerts.outboxes import ScriptedChannel
 from tests.monitor.rig import NOON, ORDERS, SHARDS, USERS
-from tests.monitor.store.kit import ReadOnly
 from tests.monitor.test_auto_repair import RepairHarness
 
 ALERTS = """
@@ -217,21 +216,6 @@ def test_the_spark_process_ails_when_a_merge_alone_is_overdue(start: Start, time
     time.now += timedelta(minutes=31)
 
     assert parts(app, time)["worker"].startswith("overdue, running since 2026-03-29T12:00")
-
-
-def test_a_source_that_is_down_is_noticed_while_the_store_takes_nothing(
-    start: Start, time: Clock
-) -> None:
-    app = start()
-    ReadOnly(app.store.database)
-
-    for job in app.schedule.jobs:
-        if job.name == "heartbeat:shop":
-            app.schedule.tick(job)
-
-    told = parts(app, time)
-    assert "readonly" in told["store"]
-    assert "refused" in told["source:shop"]
 
 
 def test_brokers_that_do_not_answer_are_an_incident_with_their_address(
