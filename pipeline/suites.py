@@ -10,20 +10,16 @@ expectation about single rows can be evaluated on some rows alone. One about a s
 
 import json
 import logging
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 from threading import Lock
-from types import ModuleType
 from typing import Any, Literal, cast
 
 import pyarrow as pa
@@ -98,34 +94,6 @@ FEWEST_VALUES = 10
 Severity = Literal["critical", "warning", "info"]
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import says much
 _lock = Lock()  # Great Expectations has one current project in a process
-
-
-class DeferredModule(ModuleType):
-    """A module that is imported when something of it is used."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Import it: *name* is the first that is not known without."""
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        vars(self).update(vars(import_module(self.__name__)))
-        return vars(self)[name] if name in vars(self) else super().__getattribute__(name)
-
-
-def defer_import(name: str) -> None:
-    """Let the next import of module *name* be a :class:`DeferredModule`, if it is installed."""
-    package = name.rpartition(".")[0]
-    spec = None if name in sys.modules else find_spec(package or name)
-    if spec is not None and package:
-        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
-    if spec is not None:
-        module = sys.modules[name] = DeferredModule(name)
-        module.__spec__, module.__file__ = spec, spec.origin
-        module.__path__ = list(spec.submodule_search_locations or ())
-
-
-# Few suites use them, and they take half of the time of Great Expectations' import.
-for _name in ("altair", "scipy.sparse", "scipy.stats"):
-    defer_import(_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,10 @@
 import hashlib
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +28,6 @@ from pipeline.suites import (
     ExpectationSettings,
     SuiteAnswer,
     SuiteLook,
-    defer_import,
     evaluate_rows,
     find_mistakes,
     find_strange_columns,
@@ -645,47 +641,6 @@ def test_an_exported_suite_is_read_as_it_is(tmp_path: Path, world: RowsWorld) ->
     assert (found.outcome, found.keys) == (Outcome.FAIL, (f"{ONE}:2",))
     assert "1 of 1 rows" in found.reason
     assert list(with_file(tmp_path, EXPORTED).mistakes()) == []
-
-
-def test_a_deferred_module_is_imported_when_something_of_it_is_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    name = "xml.dom.pulldom"
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    defer_import(name)
-    deferred = sys.modules[name]
-    assert import_module(name) is deferred
-    assert vars(deferred).get("START_ELEMENT") is None
-
-    assert deferred.START_ELEMENT == "START_ELEMENT"
-    assert sys.modules[name] is not deferred
-    assert sys.modules[name].parse is deferred.parse
-    assert not hasattr(deferred, "no_such_name")
-
-
-def test_a_module_that_is_there_or_not_installed_is_not_deferred() -> None:
-    defer_import("json.decoder")
-    defer_import("no_such_package.part")
-
-    assert sys.modules["json.decoder"] is json.decoder
-    assert "no_such_package.part" not in sys.modules
-
-
-@THOROUGH
-def test_great_expectations_loads_no_statistics_before_a_suite_needs_them() -> None:
-    script = """
-import sys
-from pipeline import suites
-import great_expectations
-print("scipy.optimize" in sys.modules)
-from great_expectations.expectations.core import expect_column_kl_divergence_to_be_less_than as one
-print(one.stats.entropy([0.5, 0.5]) > 0, one.alt.Chart.__name__, "scipy.optimize" in sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout.split() == ["False", "True", "Chart", "True"]
 
 
 @THOROUGH
