@@ -126,6 +126,30 @@ def test_without_begin_only_batches_near_end_are_read(
     assert are_near(queries)
 
 
+OTHER = [*rename(transaction_rows(1, 800, 1), "4710"), *rename([end_event(orders_00=1)], "4710")]
+
+
+@pytest.mark.parametrize(
+    ("other", "whole"),
+    [
+        pytest.param(LONG - 1, False, id="just before"),
+        pytest.param(LONG - LOOK_BACK + 2, False, id="at the border"),
+        pytest.param(LONG - LOOK_BACK + 1, True, id="what follows it may have landed outside"),
+        pytest.param(LONG, True, id="in the same batch"),
+    ],
+)
+def test_where_event_1_is_lost_no_row_is_older_than_the_end_of_another_transaction(
+    tmp_path: Path, queries: list[str], other: int, *, whole: bool
+) -> None:
+    batches = {other: OTHER} if other < LONG else {}
+    written = {**batches, LONG: [*(OTHER if other == LONG else ()), *ROWS[1:], THREE]}
+
+    found = read_transactions(tmp_path, written, range(LONG, LONG + 1))
+
+    assert [(one.promised, one.landed) for one in found if one.id == NUMBER] == [(3, 2)]
+    assert are_near(queries) is not whole
+
+
 COPIED = [{**row, "order": ROWS[0]["order"]} for row in ROWS]  # rows of one COPY
 EMPTIED = [{**COPIED[0], "op": str(Op.TRUNCATE)}, *COPIED[1:]]
 MARIADB = "0-1-7"
