@@ -14,8 +14,8 @@ A collector that is killed inside a transaction sends it again. The new run numb
 two runs, or that it is undecidable.
 
 Debezium's Postgres connector numbers events as before when it sends them again, and its END counts
-all of them. So its transactions need no BEGIN: one without BEGIN began with its event 1, and counts
-as begun once. `keeps_numbers` recognizes these transactions.
+all of them. So its transactions need no BEGIN: each began with its event 1, and counts as begun
+once. `keeps_numbers` recognizes these transactions.
 
 Batches never change, so `LogMemory` keeps what was read of them, for readers that open newer
 and newer versions. It forgets everything if the log ends earlier than before, or is another

@@ -155,7 +155,7 @@ def required_config(scope: CollectionScope, own: Mapping[str, str]) -> dict[str,
     scope = replace(scope, source=source)
     database = database_of_kind(source.kind)
     ours = list_transforms(source, own)
-    own = {**own, **{name: ours[name] for name in ours.keys() & own.keys()}}
+    own = _after(ours, own)
     demanded = (
         one for one in list_demands(source, database.demands) if one.good and not _usual(one)
     )
@@ -211,8 +211,7 @@ def alternative_settings(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
 def firm_demands(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     """What a setting must be, where a person chose another value."""
     prefix, database = scope.source.collected_prefix, database_of_kind(scope.source.kind)
-    ours = list_transforms(scope.source, own)
-    own = {**own, **{name: ours[name] for name in ours.keys() & own.keys()}}
+    own = _after(list_transforms(scope.source, own), own)
     verified = database.verified if _as_connected(scope.source, own).secured else ()
     connectors = tuple(name.lower() for name in database.classes)
     known = tuple(name.lower() for name in converter_classes(scope.source))
@@ -239,6 +238,11 @@ def list_transforms(source: SourceSettings, config: Mapping[str, str]) -> dict[s
     ours = database_of_kind(source.kind).transforms(named)
     both = {name: f"{ours[name]},{config[name]}" for name in LISTS if name in {*ours} & {*config}}
     return {**ours, **{n: ",".join(dict.fromkeys(split_list(v))) for n, v in both.items()}}
+
+
+def _after(ours: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """*own* settings of a person; those that are among *ours*, too, as *ours* has them."""
+    return {**own, **{name: ours[name] for name in ours.keys() & own.keys()}}
 
 
 def is_forbidden(scope: CollectionScope, own: Mapping[str, str], name: str) -> bool:

@@ -34,6 +34,7 @@ from pipeline.collectors.connect.requirements import (
     find_null_defaults,
     find_placeholder,
     list_demands,
+    split_list,
 )
 from pipeline.collectors.connect.table_filter import (
     TABLES,
@@ -330,10 +331,9 @@ def _families(config: Mapping[str, str], where: str) -> list[Finding]:
 
 def _aliases(config: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Each transform's alias, class, and the last part of the class."""
-    for name in config.get("transforms", "").split(","):
-        if alias := name.strip():
-            kind = config.get(f"transforms.{alias}.type", "")
-            yield alias, kind, kind.rpartition(".")[2].partition("$")[0]
+    for alias in split_list(config.get("transforms", "")):
+        kind = config.get(f"transforms.{alias}.type", "")
+        yield alias, kind, kind.rpartition(".")[2].partition("$")[0]
 
 
 def _transforms(

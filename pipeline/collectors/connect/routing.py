@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pipeline.collectors.connect.requirements import split_list
 from pipeline.collectors.connect.table_filter import compile_patterns
 from pipeline.model import CaptureScope, ShardId
 from pipeline.settings import SourceSettings
@@ -78,7 +79,7 @@ def route_topic(config: Mapping[str, str], topic: str) -> str:
 
 
 def _routers(config: Mapping[str, str]) -> list[tuple[str, str]]:
-    names = (name.strip() for name in config.get("transforms", "").split(","))
+    names = split_list(config.get("transforms", ""))
     found = [(f"transforms.{name}", config.get(f"transforms.{name}.type", "")) for name in names]
     short = [(own, kind.rpartition(".")[2].partition("$")[0]) for own, kind in found]
     return [one for one in short if one[1] in ROUTERS]
