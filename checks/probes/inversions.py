@@ -1,7 +1,7 @@
 """Finds older rows that replaced newer ones, by the clock of the messages.
 
-Only where the order of changes is no place in the source's log, but where their messages stand in
-a partition: one that is sent again, or comes from two collectors, goes over a newer one.  A row
+Used only where changes are ordered by their place in a partition, and not in the source's log.
+There, a change that is sent again, or by two collectors, replaces a newer one.  A row
 that waited for a lock has the time when its statement began, so a small fall means nothing.
 What stands below a base that was read since is over: a row that came again, and is gone, too.
 Nothing else ends a fall but a newer change: it stays if the change log loses its batches.

@@ -49,7 +49,7 @@ class ClearColumns:
 class Plaintext:
     """Fail when a column holds identity numbers, cards, phone numbers, e-mail or keys.
 
-    Looked at are *columns* of the newest *rows*; ``*`` is all of text but those that are *clear*.
+    Examines *columns* of the newest *rows*; ``*`` means all text columns except *clear* ones.
     *identity* names numbers as python-stdnum does; *regions* (ISO 3166) are those whose phone
     numbers stand there without a country.
     """

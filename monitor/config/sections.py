@@ -170,9 +170,10 @@ def _twice_named(raw: Mapping[Any, Any]) -> Iterator[str]:
 def build_named(
     find: Callable[[str], type], needs: type, named: Mapping[str, Any], place: SectionPlace
 ) -> Iterator[tuple[str, Any | None, list[str]]]:
-    """Name, what stands there (as *needs*, a protocol, says) or None, and faults by their places.
+    """Yield each name, the object built for it or None, and faults with their places.
 
-    *find* knows the class of a name, *named* has the sections of the part that stands at *place*.
+    *find* returns the class of a name, which has to fit the protocol *needs*.  *named* holds the
+    sections at *place*.
     """
     _, unknown = find_plugins(find, named, needs)
     for name, section in named.items():

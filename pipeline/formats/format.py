@@ -105,7 +105,7 @@ def require_short_names(shard: ShardId) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One change, or one message without a change; values that it does not have are None.
+    """One change, or one message without a change. A missing value is None.
 
     ``shard``       ``str(ShardId)``; ``key_values`` a JSON array of the key values' texts.
     ``before``/``after``  the row (or, for begin, end and ddl, the whole payload): the JSON as it

@@ -133,10 +133,10 @@ class TableStandards:
         return json_text.write_row(found)
 
     def require_columns(self, texts: Iterable[str], *, beside: Iterable[str] = ()) -> None:
-        """Refuse images of a row without a column that this table should have.
+        """Refuse row images that lack a required column.
 
-        ``beside`` are columns of it whose values are in none of its images.  Where a glob lets
-        other columns land, the values of a missing one may stand there under another name.
+        ``beside`` names columns whose values are in no image.  Where a glob lets other columns
+        land, the values of a missing column may be there under another name.
 
         Raises:
             FormatError: they do.
