@@ -15,34 +15,34 @@ from typing import Any, Protocol, TypeVar
 from pipeline.errors import ProofError
 from pipeline.model import Shard
 
-DIGITS = 15  # hexadecimal, of an MD5: 60 bits
+DIGITS = 15  # hexadecimal digits of an MD5: 60 bits
 
 Moment = date | datetime
-"""A day, a wall's time (naive) or an instant (aware): as the column that it is held against."""
+"""A day, a naive time or an instant, of the same kind as the column it is compared with."""
 
 TimeSpan = tuple[Moment, Moment]
-"""Half open: ``(first, until)`` holds ``first`` and not ``until``."""
+"""Half open: ``(first, until)`` includes ``first`` and excludes ``until``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregatedColumn:
-    """A column whose values are added up: numbers, or digests of texts where it is ``text``."""
+    """A column whose values are summed: numbers, or digests of texts if it is ``text``."""
 
     name: str
     text: bool = False
 
 
 class KindOfColumn(Protocol):
-    """A column of a source, and what its source calls its type."""
+    """A column of a source, with its source's name for its type."""
 
     @property
     def name(self) -> str:
-        """As the source has it."""
+        """Its name in the source."""
         ...
 
     @property
     def kind(self) -> str:
-        """In the words of its source."""
+        """Its type, as its source names it."""
         ...
 
 
@@ -51,7 +51,7 @@ C = TypeVar("C", bound=KindOfColumn)
 
 @dataclass(frozen=True, slots=True)
 class AggregatedTypes:
-    """Which kinds of columns a source can add up: its ``times`` may be held against moments."""
+    """The kinds of columns that a source can sum; ``times`` can be compared with moments."""
 
     times: frozenset[str]
     numbers: frozenset[str]
@@ -63,7 +63,7 @@ class AggregatedTypes:
         """The *columns* of *shard* by name.
 
         Raises:
-            ProofError: *column*, or one of *fields*, is not among them, or of another kind.
+            ProofError: *column*, or one of *fields*, is missing, or of another kind.
         """
         known = {one.name: one for one in columns}
         _require(known, shard, column, self.times, "is no date or time")
@@ -79,7 +79,7 @@ class AggregatedTypes:
 
 @dataclass(frozen=True, slots=True)
 class RangeAggregate:
-    """Rows, and a sum for each field, in their order."""
+    """Row count, and a sum for each field, in the order of the fields."""
 
     rows: int
     sums: tuple[Decimal, ...] = ()
@@ -91,7 +91,7 @@ def add_up(
     span: TimeSpan,
     fields: Sequence[AggregatedColumn],
 ) -> RangeAggregate:
-    """The tally of *rows* that lie in *span*, one by one: what every statement comes to."""
+    """The aggregate of *rows* in *span*, added one by one; SQL statements must equal it."""
     first, until = span
     inside = [row for row in rows if row[column] is not None and first <= row[column] < until]
     return RangeAggregate(len(inside), tuple(_sum(inside, one) for one in fields))
@@ -119,7 +119,7 @@ def _require(
 
 
 def parse_aggregate(row: Mapping[str, Any], fields: tuple[AggregatedColumn, ...]) -> RangeAggregate:
-    """Read an answer in which ``n`` counts rows and ``s0``, ``s1``, ... add fields up."""
+    """Read an answer in which ``n`` counts rows and ``s0``, ``s1``, ... are the sums of fields."""
     sums = (row[f"s{number}"] for number in range(len(fields)))
     return RangeAggregate(
         int(row["n"]), tuple(Decimal(one if one is not None else 0) for one in sums)

@@ -15,10 +15,10 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class ArchiveWindow:
-    """Deletes from ``since`` on and before ``until``, by the source's clock, are an archive's.
+    """Deletes from ``since`` on and before ``until``, by the source's clock, are archived.
 
-    Only those of rows whose ``column`` lies below ``before``, if one is named: a text that the
-    column's type can read.  ``reason`` and ``who`` are for people.
+    If ``column`` is named, only those of rows whose value is below ``before``, a text that the
+    column's type can parse. ``reason`` and ``who`` are for people.
     """
 
     since: datetime
@@ -30,7 +30,7 @@ class ArchiveWindow:
 
     @property
     def fault(self) -> str:
-        """Why no delete could be in it; empty where one can."""
+        """Why no delete could be in it; empty if one can."""
         if self.since.tzinfo is None or self.until.tzinfo is None:
             name, at = next(
                 (name, at)
@@ -49,10 +49,10 @@ class ArchiveWindow:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMarker:
-    """Deletes are an archive's where their transaction also wrote a row to ``table``.
+    """Deletes are archived if their transaction also wrote a row to ``table``.
 
-    ``table`` is that table's name here.  With ``column`` only a row counts whose value there is one
-    of ``values``: the user that the purge wrote down, for one.
+    ``table`` is that table's name in Sluice. With ``column`` only a row counts whose value there is
+    one of ``values``, for example the user that the purge recorded.
     """
 
     table: str
@@ -61,7 +61,7 @@ class ArchiveMarker:
 
     @property
     def fault(self) -> str:
-        """Why no row could count, or which would that are not meant; empty where it is whole."""
+        """Why no row could count, or too many would; empty if the marker is valid."""
         if bool(self.column) != bool(self.values):
             return (
                 "`column` needs `values`" if self.column else "`values` needs `column`"
@@ -71,19 +71,19 @@ class ArchiveMarker:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRule:
-    """What says of tables, whose name matches the glob ``tables``, that rows went to an archive."""
+    """Declares that rows of tables, whose name matches the glob ``tables``, went to an archive."""
 
     tables: str
-    """A pattern of the names of tables."""
+    """Pattern of the names of tables."""
     windows: tuple[ArchiveWindow, ...] = ()
-    """Times in which deletes are those of an archive."""
+    """Times in which deletes are archived."""
     markers: tuple[ArchiveMarker, ...] = ()
     """Rows that a purge writes in the transaction of its deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredWindow:
-    """A window that somebody registered for one table while the service ran."""
+    """A window that a person registered for one table while the service ran."""
 
     table: str
     window: ArchiveWindow
@@ -91,9 +91,9 @@ class RegisteredWindow:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveWord:
-    """What the service knows of archives, and no settings: ``windows`` that people registered.
+    """What the service knows of archives in addition to the settings: registered ``windows``.
 
-    ``kept``: table -> how many rows its mirrors have ever kept as archived.
+    ``kept``: table -> number of rows that its mirrors have ever kept as archived.
     """
 
     windows: tuple[RegisteredWindow, ...] = ()
@@ -105,7 +105,7 @@ NO_WORD = ArchiveWord()
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRules:
-    """What counts for one table."""
+    """The archive rules of one table."""
 
     windows: tuple[ArchiveWindow, ...] = ()
     markers: tuple[ArchiveMarker, ...] = ()
@@ -114,7 +114,7 @@ class ArchiveRules:
 def rules_of(
     table: str, rules: Iterable[ArchiveRule], registered: Iterable[RegisteredWindow] = ()
 ) -> ArchiveRules | None:
-    """All that is said of *table*; None if nothing is, by any rule."""
+    """All rules of *table*; None without any."""
     own = [rule for rule in rules if fnmatchcase(table, rule.tables)]
     registered_windows = [one.window for one in registered if one.table == table]
     if not own and not registered_windows:

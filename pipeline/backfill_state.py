@@ -13,11 +13,11 @@ from pipeline.model import Order, Origin
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Rows above those of the stretch before and not above ``until``; None is without end.
+    """Rows after the end of the previous stretch, up to and including ``until``; None: no limit.
 
-    ``read`` is the key up to which they are landed, at first the end of the stretch before; both
-    are texts that only the source reads.  Of rows that are asked for by their keys one by one
-    ``read`` says how many of these keys are done.
+    ``read`` is the key up to which they have landed, at first the end of the previous stretch. Both
+    are texts that only the source reads. For rows that are requested by their keys, ``read`` is the
+    number of keys that are done.
     """
 
     until: tuple[str, ...] | None = None
@@ -27,19 +27,20 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """A shard that is read again from its source: its rows get the order ``order`` in its log.
+    """A shard that is read again from its source; its rows get the order ``order``.
 
     ``id`` is that of the request, ``identity`` that of the server. ``since`` is the first batch
     that began after ``order`` was noted, ``rows`` the number of landed rows. ``key`` is the key to
     read along. It is empty until all below ``order`` has landed: until then the table as of
-    ``order`` is unknown. ``closing`` is where the log ended when all was read. ``done`` is the
-    batch in which the backfill was complete.
+    ``order`` is unknown. ``closing`` is the end of the log when all rows had been read. ``done`` is
+    the batch in which the backfill was complete.
 
     A cancelled backfill that has left rows is done without an ``id``: its rows describe nothing
     from above ``closing``. ``first`` is the lowest order of the former ones, and ``base`` the order
     of the newest of these that made a base. ``columns`` is the digest of the columns that landed
     rows describe. ``begun`` is the number of starts under its ``id``. ``former`` is the ``id`` of a
-    cancelled backfill whose request is still open, and ``void`` says why it was cancelled last.
+    cancelled backfill whose request is still open, and ``void`` the reason of its last
+    cancellation.
     """
 
     id: str
@@ -60,7 +61,7 @@ class Backfill:
     void: str = ""
 
     def after(self, before: "Backfill") -> "Backfill":
-        """With what is still to be known of the one *before* it."""
+        """Return this backfill with what must be remembered of the one *before* it."""
         first = before.lowest if before.has_left else None
         made = replace(self, first=first, base=before.newest_base)
         if before.former != self.id:
@@ -69,7 +70,7 @@ class Backfill:
 
     @property
     def has_left(self) -> bool:
-        """Whether rows may tell of its order, or of one before it; a void one may have had none."""
+        """Whether landed rows may have its order or a former one's; no if cancelled before any."""
         return not self.void or bool(self.id or self.rows) or self.first is not None
 
     @property
@@ -80,20 +81,21 @@ class Backfill:
 
     @property
     def lowest(self) -> Order:
-        """Its rows, and those of all before it, tell of the table at this order or later."""
+        """The lowest order of its rows and those of all former ones."""
         return self.first or self.order
 
     @property
     def read(self) -> bool:
-        """Whether all of its rows are landed."""
+        """Whether all of its rows have landed."""
         return all(one.ended for one in self.stretches)
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedKey:
-    """A row by its key: ``values`` is the JSON array of its texts, as the log has them.
+    """A row by its key: ``values`` is the JSON array of the key's texts, as the log has them.
 
-    Of every shard of its table unless ``shard``, ``source/database.table``, names one.
+    It selects rows of every shard of its table unless ``shard`` (``source/database.table``) names
+    one.
     """
 
     values: str
@@ -102,7 +104,10 @@ class SelectedKey:
 
 @dataclass(frozen=True, slots=True)
 class SelectedRange:
-    """Rows with an integer key from ``first`` to ``last``, both in; shards as of `SelectedKey`."""
+    """Rows with an integer key from ``first`` to ``last``, inclusive.
+
+    ``shard`` is as in `SelectedKey`.
+    """
 
     first: int
     last: int
@@ -111,10 +116,10 @@ class SelectedRange:
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """Which rows of a table: those of the keys and ranges, or all; of these, those ``where``.
+    """The rows of a table with the keys and in the ranges, or all; of these, those ``where``.
 
-    ``where`` is the text of a plain condition, empty for none.  If it comes to more than ``most``
-    rows it is refused.
+    ``where`` is the text of a plain condition, empty for none. A selection of more than ``most``
+    rows is refused.
     """
 
     keys: tuple[SelectedKey, ...] = ()
@@ -124,13 +129,13 @@ class RowSelection:
 
     @property
     def some(self) -> bool:
-        """Whether rows are named, so that one that is not there is one that went."""
+        """Whether rows are named, so that a missing one is known to be deleted."""
         return bool(self.keys or self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class RepairPreview:
-    """How many rows a repair would write, take and replace, and which, as far as they are named."""
+    """How many rows a repair would insert, delete and replace, and the first of their keys."""
 
     missing: int = 0
     extra: int = 0
@@ -138,7 +143,7 @@ class RepairPreview:
     keys: tuple[str, ...] = ()
 
     def with_more(self, more: "RepairPreview") -> "RepairPreview":
-        """Both together."""
+        """Return the sum of both."""
         counts = (self.missing + more.missing, self.extra + more.extra)
         return RepairPreview(*counts, self.different + more.different, (*self.keys, *more.keys))
 
@@ -162,10 +167,10 @@ class BackfillRequest:
 
 @dataclass(frozen=True, slots=True)
 class BackfillState:
-    """How far a wish is in one shard: ``rows`` are landed; ``done`` is the batch it ended in.
+    """The progress of a request in one shard: ``rows`` have landed; ``done`` is its last batch.
 
-    ``why`` says what it waits for, or why it cannot go on; ``refused`` if it never will.
-    ``brake`` is what spares the source now: ``rate``, ``time`` (fewer rows are asked for at once),
+    ``why`` is what it waits for, or why it cannot continue; ``refused`` if it never can. ``brake``
+    is the limit that slows the reads now: ``rate``, ``time`` (fewer rows per statement),
     ``running`` or ``lag``.
     """
 

@@ -39,7 +39,7 @@ SEAMS: Mapping[str, type] = {
 
 
 def open_source(settings: SourceSettings) -> Source:
-    """A client of one source; ConfigError if its kind is not known."""
+    """A client of one source; ConfigError if its kind is unknown."""
     kind = _source(settings)
     return cast(
         "Source", _construct(kind, settings, settings, at="options", options=settings.options)
@@ -47,18 +47,18 @@ def open_source(settings: SourceSettings) -> Source:
 
 
 def source_options(settings: SourceSettings) -> tuple[str, ...]:
-    """Name the options that the source's kind has; ConfigError if the kind is not known."""
+    """The names of the options that the source's kind has; ConfigError if the kind is unknown."""
     _, *names = signature(_source(settings)).parameters
     return tuple(name for name in names if not name.startswith("_"))
 
 
 def source_kind(settings: SourceSettings) -> str:
-    """The key of the source's kind, named or usual; ConfigError if its collector is not known."""
+    """The key of the source's kind, or the default; ConfigError if its collector is unknown."""
     return settings.kind or str(_collector(settings).usual_kind)
 
 
 def open_rows(settings: SourceSettings) -> RowReader:
-    """What reads rows of one source again; ConfigError if its kind has no such thing."""
+    """Open the row reader of one source; ConfigError if its kind has none."""
     name = settings.kind or _collector(settings).usual_kind
     kind = _find_class(settings, "kind", sources, "ROW_READER", name)
     if "notation" not in signature(kind).parameters:
@@ -77,25 +77,25 @@ def open_arrivals(settings: SourceSettings) -> SourceArrivals | None:
 
 
 def every_arrivals(every: Iterable[SourceSettings]) -> Mapping[str, SourceArrivals]:
-    """The same of each source whose kind has it, by its name."""
+    """Source name -> reader of arrivals, for sources whose kind has one."""
     opened = ((one.name, open_arrivals(one)) for one in every)
     return {name: one for name, one in opened if one is not None}
 
 
 def open_dialect(settings: SourceSettings) -> Dialect:
-    """What the source's kind says of columns and statements; ConfigError if it is not known."""
+    """The dialect of the source's kind; ConfigError if it is unknown."""
     return cast("Dialect", _source(settings).dialect)
 
 
 def schema_readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReader]:
-    """How the schema changes of each source are read, by its name."""
+    """Source name -> reader of its schema changes."""
     return {
         one.name: SchemaReader(open_format(one).schema_change, open_dialect(one)) for one in every
     }
 
 
 def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Collector:
-    """A client of the source's collector; ConfigError if its kind is not known."""
+    """A client of the source's collector; ConfigError if its kind is unknown."""
     own, kind = settings.collector, _collector(settings)
     fields, injected = signature(kind).parameters, dict[str, Any]()
     if "stream" in fields:
@@ -114,7 +114,7 @@ def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Coll
 
 
 def _stream(settings: SourceSettings, pipeline: PipelineSettings) -> CollectedStream:
-    """What comes of the log of a source, where its collector writes it to."""
+    """The stream that the collector of a source writes, at the cluster where it writes it."""
     between = settings.mirrored
     before = f"{between.alias}." if between is not None and between.alias else ""
     return CollectedStream(
@@ -129,7 +129,7 @@ def _stream(settings: SourceSettings, pipeline: PipelineSettings) -> CollectedSt
 
 
 def _written_to(settings: SourceSettings, pipeline: PipelineSettings) -> Transport:
-    """What carries the topics that the collector of a source writes to."""
+    """The transport of the topics that the collector of a source writes to."""
     if settings.mirrored is not None:
         return upstream_of(settings.mirrored)
     return _own_transport(settings) if settings.transport else _usual_transport(pipeline)
@@ -141,7 +141,7 @@ def open_feed(
     """A source as landing reads it; *describe* returns the settings of its topics.
 
     Raises:
-        ConfigError: its kind, collector or format is not known.
+        ConfigError: its kind, collector or format is unknown.
     """
     collector = open_collector(settings, pipeline)
     return LandingSource(
@@ -157,7 +157,7 @@ def open_feed(
 
 
 def collection_scope(settings: PipelineSettings, source: SourceSettings) -> CollectionScope:
-    """What the collector of *source* collects, and to which cluster it writes."""
+    """What the collector of *source* collects, and the cluster to which it writes."""
     there = source.mirrored
     brokers = there.kafka if there is not None else settings.kafka
     security = there.kafka_security if there is not None else settings.kafka_security
@@ -165,7 +165,7 @@ def collection_scope(settings: PipelineSettings, source: SourceSettings) -> Coll
 
 
 def open_format(settings: SourceSettings) -> Format:
-    """The format of the source's topics; ConfigError if it is not known."""
+    """The format of the source's topics; ConfigError if it is unknown."""
     name = settings.format or _collector(settings).usual_format
     kind = _find_class(settings, "format", formats, "FORMAT", name)
     options = settings.format_options
@@ -179,21 +179,21 @@ def open_format(settings: SourceSettings) -> Format:
 
 
 def message_text(settings: SourceSettings) -> MessageText:
-    """How a person reads and writes messages of the source: as texts, if its format says no more.
+    """How a person reads and writes messages of the source; plain text unless its format differs.
 
     Raises:
-        ConfigError: its format is not known.
+        ConfigError: its format is unknown.
     """
     open_format(settings)
     name = settings.format or _collector(settings).usual_format
     try:
         return cast("MessageText", plugins.find_class(formats, "MESSAGE_TEXT", name)())
-    except ConfigError:  # it has none
+    except ConfigError:  # the format has none
         return PlainText()
 
 
 def open_registry(settings: SourceSettings) -> SchemaRegistry | None:
-    """A client of the registry that the source's format names; None if it names none."""
+    """A client of the registry that the source's format names; None without one."""
     named = open_format(settings).registry
     return None if named is None else SchemaRegistry(settings.name, named)
 
@@ -204,10 +204,10 @@ def every_topic(settings: SourceSettings) -> str:
 
 
 def open_transport(settings: PipelineSettings) -> Transport:
-    """A client of what carries the topics of all sources.
+    """A client of the transport of all sources' topics.
 
     Raises:
-        ConfigError: its kind, or that of a source's own, is not known.
+        ConfigError: the transport, or that of a source, is unknown.
     """
     own = [one for one in settings.sources if one.transport]
     if not own:
@@ -218,7 +218,7 @@ def open_transport(settings: PipelineSettings) -> Transport:
 
 
 def _own_transport(settings: SourceSettings) -> Transport:
-    """With the source's settings as its field ``source``, if it has one."""
+    """Open the source's own transport; the settings are its field ``source``, if it has one."""
     kind = _find_class(settings, "transport", transports, "TRANSPORT", settings.transport)
     injected = {"source": settings} if "source" in signature(kind).parameters else {}
     options = settings.transport_options
@@ -242,7 +242,7 @@ def _usual_transport(settings: PipelineSettings) -> Transport:
 def open_table_format(
     settings: PipelineSettings, session: "SparkSession | None" = None
 ) -> TableFormat[Any, Any]:
-    """What mirrors are laid out in, with Spark's *session* where they are merged.
+    """The table format of mirrors, with Spark's *session* where mirrors are merged.
 
     Raises:
         ConfigError: there is no such format, or it has no such options.
@@ -257,11 +257,11 @@ def open_table_format(
 
 
 def find_mistakes(settings: SourceSettings, pipeline: PipelineSettings) -> tuple[str, ...]:
-    """Why what the source names cannot be built, after its key: ``format: no format 'avro' ...``.
+    """Why objects that the source names cannot be built, each with its key: ``format: ...``.
 
-    All are tried; none dials before it is asked.
+    All are tried; none connects.
     """
-    found = dict[str, str]()  # by its key: two may find one, each in words of its own
+    found = dict[str, str]()  # by key: two builders may report one key in different words
     collector = partial(_try_collector, pipeline=pipeline)
     for build in (_try_source, collector, open_registry, _try_transport):
         try:
@@ -269,7 +269,7 @@ def find_mistakes(settings: SourceSettings, pipeline: PipelineSettings) -> tuple
         except ConfigError as error:
             fault = str(error).removeprefix(f"source {settings.name}: ")
             found.setdefault(fault.partition(": ")[0], fault)
-    return tuple(found.values())  # a collector that is not there says neither kind nor format
+    return tuple(found.values())  # without a collector, neither kind nor format has a default
 
 
 def _try_source(settings: SourceSettings) -> None:

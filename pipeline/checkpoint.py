@@ -1,16 +1,16 @@
 """Stores W and all other landing state: one checkpoint row in each commit of the change log.
 
-A checkpoint row holds what its batch changed, so its size follows the batch. It holds
-everything every 50 batches, and when the difference would be no smaller. Each row names the
-newest full row, and reading starts there.
+A checkpoint row holds what its batch changed, so its size follows the batch. It holds everything
+every 50 batches, and when the difference would be no smaller. Each row names the newest full row,
+and reading starts there.
 
-Landing draws an incarnation number each time it starts. A change log that lost its newest
-commits uses their batch numbers again, but in another incarnation. Compare incarnations before
-you trust a remembered batch number. The newest 1,000 incarnations are kept.
+Landing draws an incarnation number each time it starts. A change log that lost its newest commits
+uses their batch numbers again, but in another incarnation. Compare incarnations before you trust a
+remembered batch number. The newest 1,000 incarnations are kept.
 
-A dropped or ignored shard is not active. It blocks nothing, and its mirror stays. It becomes
-active again when it is created again or is no longer ignored. The checkpoint also records since
-which batch the rows of a shard are written by the present standards.
+A dropped or ignored shard is not active. It blocks nothing, and its mirror stays. It becomes active
+again when it is created again or is no longer ignored. The checkpoint also records since which
+batch the rows of a shard are written by the current standards.
 """
 
 import json
@@ -56,22 +56,22 @@ class RowStandards:
 
 
 NO_STANDARDS = RowStandards()
-"""For a shard that was never written by any."""
+"""The value for a shard that was never written with standards."""
 
 
 MAX_NAMED_CHANGES = 20  # quarantined changes of a subject that are listed by name
-FULL_EVERY = 50  # batches: no reader replays more texts than this
-_PLAIN = ("lane", "batch", "full")  # fields that are no entries
+FULL_EVERY = 50  # batches; no reader replays more texts than this
+_PLAIN = ("lane", "batch", "full")  # fields that do not hold entries
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """Sluice's counter for one collector's log, and the highest head seen of its server.
 
-    ``heartbeat`` is the highest number landed when the epoch began: until a higher one has
-    landed, the collector may still be sending again what it sent under the epoch before.
-    ``before`` is where the log before it ended when it was last seen, ``passed`` what was
-    acknowledged of that log: a collector that goes on where it stopped sends nothing older.
+    ``heartbeat`` is the highest number landed when the epoch began. Until a higher one has landed,
+    the collector may still be redelivering what it sent in the previous epoch. ``before`` is the
+    end of the previous log when it was last seen. ``passed`` is what was acknowledged of that log:
+    a collector that continues where it stopped sends nothing older.
     """
 
     number: int
@@ -84,7 +84,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class EpochStart:
-    """An epoch of a source as it begins in one partition."""
+    """The start of an epoch of a source in one partition."""
 
     source: str
     number: int
@@ -96,7 +96,7 @@ class EpochStart:
 
     @classmethod
     def parse(cls, text: str) -> "EpochStart":
-        """Read back what ``str`` wrote."""
+        """Parse the output of ``str``."""
         source, number, at = text.split("/", 2)
         return cls(source, int(number), TopicPartition.parse(at))
 
@@ -118,7 +118,7 @@ class OpenSnapshot:
     described: Order | None = None
 
     def waiver(self, shard: Shard) -> str:
-        """What a person waives to give up this snapshot of *shard*, and no later one."""
+        """The id that a person waives to give up this snapshot of *shard*, and no later one."""
         return f"snapshot:{shard}@{self.batch}"
 
 
@@ -142,9 +142,9 @@ class DescribedSchema:
 class CollectorLists:
     """Digest of the lists that select the tables a collector sends.
 
-    ``since`` is when they were first seen. None: no others were seen before, or what is ``above``
-    was surely sent by these lists. ``unseen`` is the first batch that landed while the collector
-    was silent, -1 if it answered for the newest batch.
+    ``since`` is when they were first seen. It is None if no other lists were seen before, or if
+    everything ``above`` was surely sent with these lists. ``unseen`` is the first batch that landed
+    while the collector was silent, -1 if it answered for the newest batch.
     """
 
     digest: str
@@ -155,10 +155,11 @@ class CollectorLists:
 
 @dataclass(frozen=True, slots=True)
 class ActiveHazard:
-    """A setting of *source* that drops or rewrites changes; ``batch`` is the first that saw it.
+    """A setting of *source* that drops or rewrites changes; ``batch`` recorded its newest state.
 
-    ``above`` is the end that the source's log had once it was surely gone, and ``batch`` the one
-    that noted that; None before that.
+    ``batch`` is the first batch that saw it. Once the setting is surely gone, ``above`` is the end
+    of the source's log at that time, and ``batch`` the batch that recorded it; before, ``above`` is
+    None.
     """
 
     source: str
@@ -168,22 +169,24 @@ class ActiveHazard:
 
 
 SETTING, DELAY = "setting", "delay"
-"""Kinds of gaps that a setting makes: it closes by a later base, or with the setting."""
+"""Kinds of gaps caused by a setting: closed by a later base, or when the setting is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets of a partition that can no longer be read: ``[first, until)``, and why.
+    """Offsets of a partition that can no longer be read, ``[first, until)``, and why.
 
-    ``id`` is stable across rounds (``topic:partition:first``, once landed with ``@batch``);
-    ``sluice waive ID`` closes it, and so does a base of each of ``shards`` (as
-    ``source/db.table``) that is later than ``batch``; their CREATE only once all was read up to
-    an end that came after the gap (``passed``), for until then it may be older than what is lost.
-    Where nothing is lost ``above`` an order, a base from there on closes it, whenever it came;
-    nor is anything lost up to ``below``, if that is known.
-    Of missing heartbeats ``again`` is the newest up to which the log was sent again, without a
-    jump, from the heartbeat before them on; -1 if it was not.  ``shared`` if it was of several
-    tables, also once it is open of one only.
+    ``id`` is stable across rounds (``topic:partition:first``, once landed with ``@batch``).
+    ``sluice waive ID`` closes it, and so does a base of each of ``shards`` (as ``source/db.table``)
+    that is later than ``batch``. A CREATE closes it only once everything up to an end listed after
+    the gap was read (``passed``). Until then it may be older than the loss.
+
+    If nothing is lost ``above`` an order, a base from there on closes it, whenever it came. Nothing
+    is lost up to ``below`` either, if that is known.
+
+    For missing heartbeats, ``again`` is the newest number up to which the log was redelivered,
+    without a jump, from the heartbeat before them on; -1 if it was not. ``shared`` if the gap was
+    of several tables, even if it is now open for one only.
     """
 
     id: str
@@ -202,7 +205,7 @@ class Gap:
     below: Order | None = None
 
     def __post_init__(self) -> None:
-        """Fill in a reason where none was given."""
+        """Fill in a reason if none was given."""
         object.__setattr__(self, "why", text_or_cause(self.why, "gap"))
 
     @property
@@ -212,18 +215,18 @@ class Gap:
 
     @property
     def doubt(self) -> str:
-        """SETTING or DELAY where only a setting makes it; else empty.  No topic has a colon."""
+        """SETTING or DELAY if only a setting causes it, else empty; topic names have no colon."""
         kind, colon, _ = self.topic.partition(":")
         return kind if colon and kind in (SETTING, DELAY) else ""
 
     def is_of_several(self, tables: Mapping[Shard, str | None]) -> bool:
-        """Return whether it is, or was, of several of *tables*, which their shards name."""
+        """Return whether it is, or was, of several tables; *tables*: shard -> table."""
         if self.shared or len(self.shards) < 2:
             return self.shared
         return len({tables.get(Shard.parse(name), name) for name in self.shards}) > 1
 
     def after(self, earlier: Iterable["Gap"], tables: Mapping[Shard, str | None]) -> "Gap":
-        """Return the same gap while its cause lasts: of several *tables* if one before was."""
+        """Return this gap, shared by several *tables* if it or one of *earlier* is."""
         every = (self, *earlier)
         return replace(self, shared=any(one.is_of_several(tables) for one in every))
 
@@ -238,9 +241,9 @@ class Gap:
         batch: int | None = None,
         above: Order | None = None,
     ) -> "Gap":
-        """Return a gap that no offsets show: *topic* names its kind and its subject.
+        """Return a gap that no offsets show; *topic* contains its kind and its subject.
 
-        It was noticed when batch *first* landed; *batch* is that by default.
+        It was noticed when batch *first* landed, which is the default of *batch*.
         """
         return cls(
             id=f"{topic}:0:{first}@{first}",
@@ -261,9 +264,9 @@ class Quarantine:
 
     ``batch`` is the newest that landed one. ``ids`` are the first of them, by name, each ending in
     ``@`` and its batch; ``count`` includes those without a name. A base of each of ``shards`` that
-    begins after ``batch`` closes it. Without shards only a waiver does. ``passed`` as of a
-    :class:`Gap`. ``epoch`` is that of all of them. It is 0 if that is unsure, or
-    if their offsets may hold other messages now.
+    begins after ``batch`` closes it. Without shards only a waiver does. ``passed`` is as in
+    :class:`Gap`. ``epoch`` is that of all of them; it is 0 if unsure, or if their offsets may hold
+    other messages now.
     """
 
     table: str | None
@@ -275,14 +278,14 @@ class Quarantine:
     epoch: int = 0
 
     def names(self, subject: str) -> tuple[str, ...]:
-        """What a person may waive: the first by name, and all others as one, the last."""
+        """The ids that a person may waive: the first by name, and all others as one, the last."""
         more = self.count - min(len(self.ids), MAX_NAMED_CHANGES)
         rest = (f"{subject}:and {more} more@{self.batch}",) if more else ()
         return (*self.ids[:MAX_NAMED_CHANGES], *rest)
 
     @property
     def partitions(self) -> frozenset[str]:
-        """``topic:partition`` of those that have a name."""
+        """``topic:partition`` of the changes that are listed by name."""
         return frozenset(name.rpartition("@")[0].rpartition(":")[0] for name in self.ids)
 
 
@@ -290,31 +293,31 @@ class Quarantine:
 class Checkpoint:
     """What a batch proves about itself and all batches before it, of one lane.
 
-    Keys named `Shard` are of that type, and keys named ``source/shard`` are its text, as are all
-    keys where they are stored.  ``quarantine`` and ``stores`` are keyed by text, because
-    ``topic:NAME`` and ``source/NAME`` name no shard.
+    Keys of type `Shard` are objects in memory; they are stored as text, like all keys. Keys named
+    ``source/shard`` are that text. ``quarantine`` and ``stores`` have text keys, because
+    ``topic:NAME`` and ``source/NAME`` do not name shards.
 
     ``offsets``       W: partition -> next offset, and leader epoch of the last record.
-    ``gone``          partitions that are no longer there -> where W stood.
+    ``gone``          partitions that no longer exist -> their last W.
     ``acknowledged``  source -> what was acknowledged *before* the end offsets were listed that
-                      W has passed: every such transaction is landed.  Dropped when the epoch moves.
+                      W has passed: every such transaction has landed. Dropped when the epoch moves.
     ``heartbeats``    source -> highest heartbeat number landed.
     ``heartbeat_histories``  source -> `HeartbeatHistory`, where changes have no log position.
     ``tables``        table -> the last batch that holds a change of it.
-    ``epochs``        source -> its epoch now; ``starts``: each `EpochStart` -> first offset that
-                      belongs to it, while W is below it.
+    ``epochs``        source -> its current epoch; ``starts``: each `EpochStart` -> first offset
+                      that belongs to it, while W is below it.
     ``high``          each `SourcePartition` -> highest LIVE order landed.
     ``shards``        `Shard` -> its table, of every shard ever seen; None if ignored.
-    ``existing``      `Shard` -> whether it exists, of every one that a schema event named.
+    ``existing``      `Shard` -> whether it exists, of every shard named in a schema event.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
-                      before it has rows of that shard, and no proof covers them any more.
-    ``belated``       table -> newest batch by which changes came late, which were quarantined,
-                      skipped or repaired: older mirrors lack them.
-    ``bases``         `Shard` -> order its newest base is complete as of.
+                      before it has rows of that shard, which no proof covers any more.
+    ``belated``       table -> newest batch with changes that came late because they were
+                      quarantined, skipped or repaired: older mirrors do not have them.
+    ``bases``         `Shard` -> order at which its newest base is complete.
     ``based``         `Shard` -> batch in which the rows of that base began.
     ``complete``      `Shard` -> batch in which that base became complete.
     ``lost``          `Shard` -> order of the base that closed its newest gap or
-                      quarantine: what landed of it below may lack changes.
+                      quarantine: changes below it may be missing.
     ``snapshots``     source -> order of its newest snapshot with landed rows that stand for
                       all tables: the heartbeat's, or those before any table had a base.
     ``initial``       source -> order of its newest snapshot of all tables, by its schema changes.
@@ -322,21 +325,21 @@ class Checkpoint:
     ``schemas``       ``source/shard`` -> its newest columns, where rows describe them.
     ``standards``     `Shard` -> the standards of its rows, if it has or had any.
     ``backfills``     `Shard` -> its newest backfill, done or not.
-    ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
-    ``lists``         source -> by which lists its collector sends tables.
-    ``orderings``     source -> what the orders of its changes rest on.
+    ``resubmitted``   id of a corrected message, while it is requested -> batch that landed it.
+    ``lists``         source -> the lists by which its collector selects tables.
+    ``orderings``     source -> what the orders of its changes are based on.
     ``again``         source -> its newest snapshot that was not its first.
-    ``keepers``       source -> what kept its log for its collector when that was looked at.
-    ``stores``        ``source/NAME`` -> what the source had behind its tables when that was looked
-                      at, as the source reports it (`CaptureScope.remembered`).
-    ``hazards``       gap id -> the setting that drops or rewrites changes, until all has landed
-                      that was sent while it lasted.
+    ``keepers``       source -> what retained its log for its collector at the last look.
+    ``stores``        ``source/NAME`` -> what the source reported at the last look about the storage
+                      of its tables (`CaptureScope.remembered`).
+    ``hazards``       gap id -> the setting that drops or rewrites changes, until everything that
+                      was sent with it has landed.
     ``trimmed``       topics whose beginning was deleted before they were first read: the rest
                       shows neither an empty table nor a new one.
     ``parts``         `Shard` -> order of a snapshot that is split or partly deleted.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> the open `Gap`.
-    ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
+    ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> its open `Quarantine`.
     ``incarnations``  first batch of each incarnation of landing -> its number: see `Incarnations`.
     ``full``          the newest batch at or before this whose text is full; -1: none yet.
     """
@@ -387,10 +390,10 @@ class Checkpoint:
 
     @classmethod
     def loads(cls, text: str) -> "Checkpoint":
-        """Read back what :meth:`dumps` wrote.
+        """Parse the output of :meth:`dumps`.
 
         Raises:
-            HeldError: ``mark_lost`` if the text has only what its batch changed.
+            HeldError: ``mark_lost``; the text has only what its batch changed.
         """
         delta = CheckpointDelta.loads(text)
         if not delta.full:
@@ -414,7 +417,7 @@ class Checkpoint:
         """Return the checkpoint after the batch of *text*.
 
         Raises:
-            HeldError: ``mark_lost`` if it is another lane's, or not the next batch's.
+            HeldError: ``mark_lost``; it is of another lane, or not of the next batch.
         """
         delta = CheckpointDelta.loads(text)
         changed = delta.changed
@@ -441,14 +444,14 @@ class Checkpoint:
         return epoch.number, *locate_position(known.position)
 
     def passed(self, source: str, order: Order) -> bool:
-        """Whether everything of *source* below *order*, and at it, is landed."""
+        """Whether everything of *source* up to and including *order* has landed."""
         reached = self.reached(source)
         return reached is not None and (order.epoch, order.log, order.pos) < reached
 
     def covers(self, fence: Fence) -> bool:
-        """Whether everything at or below *fence* is landed in this batch or before.
+        """Whether everything at or below *fence* has landed in this batch or before.
 
-        The heartbeat itself must be landed, and the collector must have finished all below the
+        The heartbeat itself must have landed. The collector must have finished all below the
         fence's head before the end offsets that W has passed were listed.
         """
         known = self.acknowledged.get(fence.source)
@@ -456,7 +459,7 @@ class Checkpoint:
         if known is None or known.snapshot or epoch is None:
             return False
         if any(shard.source == fence.source for shard in self.snaps):
-            return False  # rows deleted before the snapshot are not yet known to be gone
+            return False  # rows deleted before the snapshot are not yet known to be deleted
         if epoch.identity != fence.head.identity:
             return False  # positions of two servers are never compared
         if self.heartbeats.get(fence.source, -1) < fence.number:
@@ -471,7 +474,7 @@ _NAMES = tuple(each.name for each in fields(Checkpoint) if each.name not in _PLA
 class CheckpointDelta:
     """What one batch changed of the checkpoint; a full text holds everything.
 
-    ``changed`` holds the entries that were set; ``gone`` names, by field, those that went.
+    ``changed`` holds the entries that were set; ``gone`` has, by field, the keys that were removed.
     """
 
     changed: Checkpoint
@@ -490,10 +493,10 @@ class CheckpointDelta:
 
     @classmethod
     def loads(cls, text: str) -> "CheckpointDelta":
-        """Read back a marker's text.
+        """Parse the text of a checkpoint.
 
         Raises:
-            HeldError: ``mark_lost`` if it is not a marker's text.
+            HeldError: ``mark_lost``; it is not the text of a checkpoint.
         """
         try:
             stored: Any = msgspec.json.decode(text, type=_StoredDelta)
@@ -506,7 +509,7 @@ class CheckpointDelta:
         return cls(Checkpoint(**plain, **entries), gone)
 
     def dumps(self) -> str:
-        """Return canonical JSON, read back by :meth:`loads`."""
+        """Return canonical JSON, which :meth:`loads` parses."""
         plain = {name: getattr(self.changed, name) for name in _PLAIN}
         entries = {_stored(name): _render(name, getattr(self.changed, name)) for name in _NAMES}
         gone = {_stored(name): sorted(map(str, keys)) for name, keys in self.gone.items()}
@@ -519,19 +522,19 @@ _TYPES = {
     for each in fields(Checkpoint)
     if get_origin(each.type) is Mapping
 }
-"""Types of the keys and values, by field."""
+"""Field -> types of its keys and values."""
 
 _STORED_NAMES = {
     "heartbeat_histories": "beats",
     "backfills": "rereads",
     "incarnations": "lives",
 }
-"""Names in stored JSON, of the fields that have another one there."""
+"""Field -> its name in stored JSON, if that differs."""
 
 _NAMES_OF_STORED = {stored: name for name, stored in _STORED_NAMES.items()}
 
 _PARSERS = {name: key.parse for name, (key, _) in _TYPES.items() if key is not str}
-"""Of the fields whose keys are text only where they are stored."""
+"""Field -> parser of its keys, for fields whose keys are text only in storage."""
 
 
 def _stored(name: str) -> str:
@@ -603,12 +606,12 @@ _StoredDelta = msgspec.defstruct(
 
 
 def source_of(name: str) -> str:
-    """The source of a shard or partition named in a checkpoint; no source name has a slash."""
+    """The source of a shard or partition named in a checkpoint; source names have no slash."""
     return name.partition("/")[0]
 
 
 def _entries(checkpoint: Checkpoint, name: str) -> Mapping[Any, Any]:
-    """One field's entries; a tuple's are its members."""
+    """The entries of one field; for a tuple, its members."""
     value = getattr(checkpoint, name)
     return dict.fromkeys(value) if isinstance(value, tuple) else cast("Mapping[Any, Any]", value)
 
@@ -619,7 +622,7 @@ def _with_entries(checkpoint: Checkpoint, entries: Mapping[str, Mapping[Any, Any
     return replace(checkpoint, **fresh)
 
 
-_ABSENT = object()  # None is a value
+_ABSENT = object()  # because None is a value
 
 
 def _subtract(checkpoint: Checkpoint, previous: Checkpoint) -> CheckpointDelta:
@@ -652,7 +655,7 @@ def _apply(checkpoint: Checkpoint, delta: CheckpointDelta) -> Checkpoint:
     return replace(made, batch=delta.changed.batch, full=delta.changed.full)
 
 
-MAX_INCARNATIONS = 1_000  # an older one says nothing of a log's newest entries
+MAX_INCARNATIONS = 1_000  # older ones are useless for the newest entries of a log
 
 
 @dataclass(frozen=True, slots=True)
@@ -664,12 +667,12 @@ class Incarnations:
 
     @classmethod
     def of(cls, incarnations: Mapping[str, int]) -> "Incarnations":
-        """Read them from a checkpoint: first batch -> incarnation."""
+        """Convert a checkpoint's mapping: first batch -> incarnation."""
         pairs = sorted((int(first), number) for first, number in incarnations.items())
         return cls(tuple(first for first, _ in pairs), tuple(number for _, number in pairs))
 
     def at(self, batch: int) -> int | None:
-        """The incarnation that landed *batch*; None where that is not known any more."""
+        """The incarnation that landed *batch*; None if that is no longer known."""
         place = bisect_right(self.firsts, batch)
         return self.numbers[place - 1] if place else None
 
@@ -683,7 +686,7 @@ def with_incarnation(incarnations: Mapping[str, int], batch: int, number: int) -
 
 
 def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
-    """Whether the log has lost the batch of *known*, whose number another may have by *now*."""
+    """Whether the log has lost the batch of *known*, even if another has its number by *now*."""
     if now.batch < known.batch:
         return True
     incarnations = (Incarnations.of(one.incarnations).at(known.batch) for one in (known, now))
@@ -691,7 +694,7 @@ def is_rolled_back(known: Checkpoint, now: Checkpoint) -> bool:
 
 
 def shard_exists(checkpoint: Checkpoint, shard: Shard) -> bool:
-    """Whether no schema change says that *shard* is gone."""
+    """Whether no schema event says that *shard* was dropped."""
     existence = checkpoint.existing.get(shard)
     return existence is None or existence.there
 
@@ -699,7 +702,7 @@ def shard_exists(checkpoint: Checkpoint, shard: Shard) -> bool:
 def is_outdated(checkpoint: Checkpoint, shard: Shard, order: Order) -> bool:
     """Whether a statement about *shard* has landed that is newer than *order*.
 
-    A row that comes so late is in no mirror that the statement has met.
+    A row that arrives this late is missing in mirrors that have followed the statement.
     """
     existence = checkpoint.existing.get(shard)
     if existence is None or existence.order <= order:
@@ -707,11 +710,11 @@ def is_outdated(checkpoint: Checkpoint, shard: Shard, order: Order) -> bool:
     described = checkpoint.schemas.get(str(shard))
     return (
         described is None or described.order != existence.order
-    )  # else rows described its columns, too
+    )  # else rows described its columns
 
 
 def active_shards(checkpoint: Checkpoint, router: Router) -> Mapping[Shard, str]:
-    """Shard -> table, of the shards that are there and that no rule ignores."""
+    """Shard -> table, of the shards that exist and that no rule ignores."""
     return {
         shard: table
         for shard, table in checkpoint.shards.items()
@@ -731,6 +734,6 @@ def has_streaming_table(checkpoint: Checkpoint, router: Router, *, tier: int) ->
 
 
 def active_tables(checkpoint: Checkpoint, router: Router) -> Mapping[str, int]:
-    """Table -> the last batch that holds a change of it, of tables with a shard that is there."""
+    """Table -> the last batch that holds a change of it, of tables with an active shard."""
     names = set(active_shards(checkpoint, router).values())
     return {name: last for name, last in checkpoint.tables.items() if name in names}

@@ -1,12 +1,12 @@
 """Judges the clocks behind heartbeats, and resolves a cut to an instant and its fence.
 
-A heartbeat has the earlier of the source's and Sluice's time, so one wrong clock delays an
-answer but never falsifies it. If a heartbeat is earlier than the one before it, both clocks
-were fast. Then all times since the forward step of at least that size are rejected, or the
-whole history if it shows no such step.
+A heartbeat has the earlier of the source's and Sluice's time, so one wrong clock delays an answer
+but never falsifies it. If a heartbeat is earlier than the one before it, both clocks were fast.
+Then all times since the forward step of at least that size are rejected, or the whole history if it
+shows no such step.
 
-A business day ends where the next one begins in the declared time zone, so days of 23 and 25
-hours are correct. A cut is an instant. As a position it is a fence, never a timestamp.
+A business day ends where the next one begins in the declared time zone, so days of 23 and 25 hours
+are correct. A cut is an instant. As a position it is a fence, never a timestamp.
 
 `Retries` decides when something that failed is tried again. The wait grows from 2 seconds to 1
 minute while the circumstances stay the same. So a table that is held for days does not cost every
@@ -31,8 +31,8 @@ from pipeline.model import Fence
 class ClockStep:
     """Heartbeat ``number`` of ``source`` has the time ``after``, the one before it ``before``.
 
-    Those from ``first``, of ``since``, up to, and without, ``number`` have times that are
-    not believed.
+    The times of the heartbeats from ``first`` (at ``since``) up to, but without, ``number`` are
+    rejected.
     """
 
     source: str
@@ -44,7 +44,7 @@ class ClockStep:
 
     @property
     def id(self) -> str:
-        """What ``sluice waive`` takes once a person knows that the clocks are right."""
+        """The id that a person waives once the clocks are known to be right."""
         return f"clock:{self.source}:{self.number}"
 
     @property
@@ -53,13 +53,13 @@ class ClockStep:
         return self.before - self.after
 
     def fells(self, fence: Fence) -> bool:
-        """Whether the time of *fence* cannot be believed."""
+        """Whether the time of *fence* is rejected."""
         return fence.source == self.source and self.first <= fence.number < self.number
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """The time `told` by a source's clock, between ``before`` and ``after`` of our clock."""
+    """The ``source_time`` of a source, read between ``before`` and ``after`` of our clock."""
 
     before: datetime
     source_time: datetime
@@ -67,12 +67,12 @@ class ClockReading:
 
     @property
     def earlier(self) -> datetime:
-        """The earlier of both clocks, as the heartbeat began."""
+        """The earlier time of both clocks when the heartbeat began."""
         return min(self.before, self.source_time)
 
     @property
     def later(self) -> datetime:
-        """The later of both."""
+        """The later time of both clocks when the heartbeat began."""
         return max(self.before, self.source_time)
 
     @property
@@ -84,10 +84,10 @@ class ClockReading:
 
 
 def step_back(history: Sequence[Fence], new: Fence) -> ClockStep | None:
-    """What *new* shows of the *history* before it, which is in order; None if nothing fell.
+    """The step that *new* shows after *history*, which is in order; None if no time is rejected.
 
-    The clocks leapt forward by what they went back now: where the history leaps as far, or is too
-    thin to tell, the wrong times begin.
+    The clocks had stepped forward by the size of this step back. The rejected times begin where the
+    history has a step of that size, or at its start if it shows none.
     """
     if not history or new.at >= history[-1].at:
         return None
@@ -95,14 +95,14 @@ def step_back(history: Sequence[Fence], new: Fence) -> ClockStep | None:
     usual = min((b.at - a.at for a, b in pairwise(history[-_RECENT:])), default=timedelta())
     first = history[0]
     for earlier, later in reversed(tuple(pairwise(history))):
-        if later.at - earlier.at >= size + usual:  # so the earlier is not above what came now
+        if later.at - earlier.at >= size + usual:  # so the earlier one is not above the new time
             first = later
             break
     return ClockStep(new.source, first.number, new.number, first.at, last.at, new.at)
 
 
 def has_passed(since: datetime, pause: timedelta, now: datetime) -> bool:
-    """Whether *pause* has passed, or *since* lies ahead: a clock set back delays nothing."""
+    """Whether *pause* has passed, or *since* is in the future; a clock set back delays nothing."""
     return not timedelta() <= now - since < pause
 
 
@@ -110,9 +110,10 @@ BEHIND = timedelta(seconds=2)
 
 
 def is_behind(now: datetime, fences: Sequence[Fence]) -> bool:
-    """Whether our clock went back: a fence has the earlier of two clocks, so none is of later.
+    """Whether our clock went back: a fence has the earlier of two clocks, so none is later.
 
-    By a little it may be: a fence is a microsecond after the one before it at least.
+    A small difference is allowed, because each fence is at least a microsecond after the one
+    before.
     """
     return bool(fences) and fences[-1].at - now > BEHIND
 
@@ -120,11 +121,12 @@ def is_behind(now: datetime, fences: Sequence[Fence]) -> bool:
 def redate(
     value: Any, until: datetime, now: datetime, claims: Collection[str] = (), *, claim: bool = False
 ) -> Any:
-    """*value*, of JSON, with *now* in place of each instant after it and not after *until*.
+    """Replace with *now* each instant of the JSON *value* that is after *now* and up to *until*.
 
-    Our clock was ahead when it said them, up to *until*, and it is right *now*.  What a check waits
-    for is *now* at the latest.  When something was seen is not known any more: such a *claim*, and
-    all within a member of *claims*, is None.  Only instants that `isoformat` wrote in UTC count.
+    Our clock was ahead, up to *until*, when it wrote them, and it is right *now*. An instant that a
+    check waits for becomes *now*, the latest possible. A time at which something was seen is
+    unknown now: such a *claim*, and all within a member of *claims*, becomes None. Only instants
+    that `isoformat` wrote in UTC count.
     """
     if isinstance(value, Mapping):
         return {
@@ -140,7 +142,7 @@ def redate(
 
 
 def in_order(fences: Sequence[Fence]) -> tuple[Fence, ...]:
-    """Those of *fences*, ascending by number, after which none of an earlier time comes."""
+    """Those of *fences*, ascending by number, that no fence with an earlier time follows."""
     kept: list[Fence] = []
     for fence in sorted(fences, key=lambda one: one.number, reverse=True):
         if not kept or fence.at <= kept[-1].at:
@@ -148,7 +150,7 @@ def in_order(fences: Sequence[Fence]) -> tuple[Fence, ...]:
     return tuple(reversed(kept))
 
 
-_RECENT = 60  # heartbeats that tell how far apart they usually are
+_RECENT = 60  # heartbeats that show the usual interval
 
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -160,9 +162,8 @@ _LOST_PLUS = re.compile(r".*\d{2}:\d{2}:\d{2}(\.\d+)? \d{2}:\d{2}")
 def parse_cut(text: str, zone: ZoneInfo, now: datetime, name: str = "cut") -> datetime:
     """Instant, in UTC, that *text* means: a date, an RFC 3339 instant with offset, or ``now``.
 
-    *name* is that of the parameter, for errors.
-
-    A date means the end of that day in *zone*; everything committed before it belongs to the day.
+    *name* is that of the parameter, for errors. A date means the end of that day in *zone*;
+    everything committed before it belongs to the day.
 
     Raises:
         ConfigError: the text has no such form, or no such day or instant exists.
@@ -198,8 +199,8 @@ def day_end(day: date, zone: ZoneInfo) -> datetime:
 def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
     """The lowest-numbered of *fences*, ascending, at or after *instant*; None without one.
 
-    One that has a later-numbered one before the instant does not count: its clock was fast.  Of a
-    thinned history it is a later one than the first ever written: still a proof.
+    A fence followed by a fence before the instant does not count, because its clock was fast. In a
+    thinned history the result may be later than the first one written, which is still a proof.
     """
     found = None
     for fence in reversed(fences):
@@ -210,13 +211,13 @@ def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
 
 
 def no_zone(value: object) -> str:
-    """Return why the text is not a time zone, with the nearest name that is one."""
+    """Return why the text is not a time zone, with the nearest zone name."""
     names = available_timezones()
     asked = str(value)
     folded = {name.casefold(): name for name in names}
     close = get_close_matches(asked.casefold(), folded, n=1, cutoff=0.7)
     fix = f"the nearest is {folded[close[0]]}" if close else "write a name such as Europe/Berlin"
-    if re.fullmatch(r"(UTC|GMT)[+-]\d.*", asked, re.IGNORECASE):  # the nearest is another time
+    if re.fullmatch(r"(UTC|GMT)[+-]\d.*", asked, re.IGNORECASE):  # its nearest name is another time
         fix = "write the name of a region such as Europe/Berlin"
     return f"{asked!r} is not a time zone; {fix}"
 
@@ -235,22 +236,22 @@ class _Wait:
 
 @dataclass(eq=False)
 class Retries:
-    """Tables that failed, and for how long each is left alone; no longer if the clock goes back."""
+    """Tables that failed, and how long each waits for a retry; a clock set back ends the wait."""
 
     _waits: dict[str, _Wait] = field(default_factory=dict)
 
     def due(self, table: str, circumstances: Hashable, now: datetime) -> bool:
-        """Whether to try *table*; *circumstances* are all that could let it go on."""
+        """Whether to try *table*; *circumstances* are everything that can end its failure."""
         wait = self._waits.get(table)
         if wait is None or circumstances != wait.circumstances:
             return True
         return has_passed(wait.began, wait.pause, now)
 
     def failed(self, table: str, circumstances: Hashable, now: datetime) -> timedelta:
-        """Leave *table* alone for a while, longer each time under the same circumstances.
+        """Delay the next try of *table*, longer each time under the same circumstances.
 
         Returns:
-            For how long it has failed, for any cause.
+            How long it has failed, for any cause.
         """
         wait = self._waits.get(table)
         again = wait is not None and wait.circumstances == circumstances
@@ -260,5 +261,5 @@ class Retries:
         return now - since
 
     def succeeded(self, table: str) -> None:
-        """Forget its failures."""
+        """Forget the failures of *table*."""
         self._waits.pop(table, None)

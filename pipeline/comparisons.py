@@ -5,9 +5,9 @@ decimal, reads bounds as binary numbers, and Spark converts texts. So each compa
 here, from the expectation and the types of its columns, as one expression. It becomes an Arrow
 array or a SQL expression of Spark: true, false, or null for a row that is not counted.
 
-A number of a suite is the decimal that is written: 1.1 is not its nearest binary number, unless
-the column is FLOAT or DOUBLE: then it is the nearest of 32 or 64 bits. Times without a zone are
-UTC. A NaN is a value, lies between no bounds and equals nothing. What cannot be compared raises
+A number of a suite is the decimal that is written: 1.1 is not its nearest binary number. Only for a
+FLOAT or DOUBLE column it is the nearest of 32 or 64 bits. Times without a zone are UTC. A NaN is a
+value, is not between any bounds and equals nothing. A comparison that cannot be exact raises
 `IncomparableError`. Pure.
 """
 
@@ -31,16 +31,16 @@ MICROSECOND = timedelta(microseconds=1)
 MOST_DIGITS = 38  # of a decimal in Spark
 LONGEST = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-EXACT_SCALE = 6  # Python writes decimals of more with an exponent
+EXACT_SCALE = 6  # Python writes decimals of a larger scale with an exponent
 
 
 class IncomparableError(Exception):
-    """Why a column cannot be compared exactly, without a value of a row."""
+    """Why a column cannot be compared exactly; the text contains no value of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of a mirror's column by its name in Spark; digits and scale are a decimal's."""
+    """A type of a mirror's column by its name in Spark; digits and scale are those of a decimal."""
 
     name: str
     digits: int = 0
@@ -75,12 +75,12 @@ class Kind:
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a binary number."""
+        """Whether it is a floating-point number."""
         return self.name in ("float", "double")
 
     @property
     def whole_digits(self) -> int:
-        """Digits before the point of an exact number."""
+        """Digits before the decimal point of an exact number."""
         return self.digits - self.scale if self.is_decimal else DIGITS[self.name]
 
 
@@ -108,24 +108,24 @@ class Expression(Protocol):
     """A column of booleans or values, null where SQL has NULL."""
 
     def evaluate(self, rows: pa.Table) -> pa.Array | pa.Scalar:
-        """In memory."""
+        """Evaluate in memory."""
         ...
 
     @property
     def sql(self) -> str:
-        """For Spark."""
+        """The expression for Spark."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, as a value of *kind*."""
+    """A column, cast to *kind*."""
 
     name: str
     kind: Kind
 
     def evaluate(self, rows: pa.Table) -> pa.Array:
-        """In memory."""
+        """Evaluate in memory."""
         found = rows[self.name].combine_chunks()
         if isinstance(found, pa.ChunkedArray):
             found = pa.concat_arrays(found.chunks)
@@ -140,7 +140,7 @@ class Column:
 
     @property
     def sql(self) -> str:
-        """For Spark."""
+        """The expression for Spark."""
         return f"CAST({self.quoted} AS {self.kind.sql})"
 
 
@@ -152,12 +152,12 @@ class Literal:
     kind: Kind
 
     def evaluate(self, rows: pa.Table) -> pa.Scalar:
-        """In memory."""
+        """Evaluate in memory."""
         return pa.scalar(self.value, self.kind.arrow)
 
     @property
     def sql(self) -> str:
-        """For Spark."""
+        """The expression for Spark."""
         if self.kind.name in ("string", "binary"):
             text = isinstance(self.value, str)
             code = (self.value.encode() if text else self.value).hex()
@@ -172,18 +172,18 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of expressions, by its SQL operator."""
+    """A function of expressions, named by its SQL operator."""
 
     name: str
     args: tuple[Any, ...]
 
     def evaluate(self, rows: pa.Table) -> pa.Array | pa.Scalar:
-        """In memory."""
+        """Evaluate in memory."""
         return FUNCTIONS[self.name](*(one.evaluate(rows) for one in self.args))
 
     @property
     def sql(self) -> str:
-        """For Spark."""
+        """The expression for Spark."""
         args = [one.sql for one in self.args]
         if self.name == "IS NULL":
             return f"({args[0]} IS NULL)"
@@ -217,13 +217,13 @@ class OneOf:
     values: tuple[Any, ...]
 
     def evaluate(self, rows: pa.Table) -> pa.Array:
-        """In memory."""
+        """Evaluate in memory."""
         kind = self.column.kind
         return pc.is_in(self.column.evaluate(rows), pa.array(self.values, kind.arrow))
 
     @property
     def sql(self) -> str:
-        """For Spark."""
+        """The expression for Spark."""
         if not self.values:
             return "FALSE"
         listed = ", ".join(Literal(one, self.column.kind).sql for one in self.values)
@@ -232,17 +232,17 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """The same for each row."""
+    """The same value for each row."""
 
     value: bool
 
     def evaluate(self, rows: pa.Table) -> pa.Array:
-        """In memory."""
+        """Evaluate in memory."""
         return pa.array([self.value] * rows.num_rows, pa.bool_())
 
     @property
     def sql(self) -> str:
-        """For Spark."""
+        """The expression for Spark."""
         return str(self.value).upper()
 
 
@@ -254,19 +254,19 @@ class Verdict:
     ignored: Expression
 
     def evaluate(self, rows: pa.Table) -> pa.BooleanArray:
-        """In memory, a boolean for each of *rows*."""
+        """Evaluate in memory, a boolean for each of *rows*."""
         met = pc.fill_null(self.met.evaluate(rows), False)
         return pc.if_else(self.ignored.evaluate(rows), pa.scalar(None, pa.bool_()), met)
 
     @property
     def sql(self) -> str:
-        """For Spark."""
+        """The expression for Spark."""
         return f"CASE WHEN {self.ignored.sql} THEN NULL ELSE coalesce({self.met.sql}, FALSE) END"
 
 
 @dataclass(frozen=True, slots=True)
 class WholeVerdict:
-    """Whether an aggregate of a column (``min``, ``max``, ``sum``) lies between two bounds.
+    """Whether an aggregate of a column (``min``, ``max``, ``sum``) is between two bounds.
 
     ``name`` is that of the aggregate; ``column`` has the kind of its result.
     """
@@ -276,14 +276,14 @@ class WholeVerdict:
     met: Verdict
 
     def evaluate(self, rows: pa.Table) -> bool:
-        """In memory; without a value it is not met."""
+        """Evaluate in memory; false without a value."""
         found = self.column.evaluate(rows)
         value = getattr(pc, self.name)(found)
         one = pa.table({self.column.name: pa.array([value.as_py()], self.column.kind.arrow)})
         return self.met.evaluate(one)[0].as_py() is True
 
     def evaluate_by_spark(self, frame: Any) -> bool:
-        """By one aggregate over a frame of Spark's."""
+        """Evaluate by one aggregate over a Spark frame."""
         value = frame.selectExpr(f"{self.name}({self.column.sql}) AS {self.column.quoted}")
         return value.selectExpr(f"{self.met.sql} AS met").first()["met"] is True
 
@@ -299,10 +299,10 @@ class Columns:
     types: Mapping[str, pa.DataType]
 
     def find(self, name: Any) -> Column:
-        """Return one as a column of a known kind.
+        """Return the column *name*, which must have a known kind.
 
         Raises:
-            IncomparableError: of such a type nothing is compared exactly.
+            IncomparableError: its type cannot be compared exactly.
         """
         kind = find_kind(self.types[str(name)])
         if kind is None:
@@ -324,7 +324,7 @@ class TextMatch:
     negated: bool
 
     def evaluate(self, rows: pa.Table) -> pa.BooleanArray:
-        """In memory, a boolean for each of *rows*; null where the value is."""
+        """Evaluate in memory, a boolean for each of *rows*; null where the value is null."""
         texts = rows[self.column].combine_chunks().cast(pa.string())
         found = [pc.match_substring_regex(texts, one) for one in self.patterns]
         met = reduce(pc.and_ if self.every else pc.or_, found)
@@ -332,7 +332,7 @@ class TextMatch:
 
 
 def plan_match(name: str, kwargs: Kwargs) -> TextMatch | None:
-    """Return how to evaluate an expectation about regular expressions in memory; None of others."""
+    """Return how to evaluate a regular-expression expectation in memory; None for other ones."""
     if name not in MATCHES:
         return None
     every = kwargs.get("match_on") == "all"
@@ -352,7 +352,7 @@ def plan_comparison(name: str, kwargs: Kwargs, columns: Columns) -> Plan | None:
     All columns that it names must be in *columns*.
 
     Raises:
-        IncomparableError: neither here nor there would the result be right.
+        IncomparableError: neither this plan nor the engine would give the right result.
     """
     planner = PLANNERS.get(name)
     return planner(kwargs, columns) if planner else None
@@ -361,7 +361,7 @@ def plan_comparison(name: str, kwargs: Kwargs, columns: Columns) -> Plan | None:
 def _in_set(kwargs: Kwargs, columns: Columns, *, negated: bool = False) -> Verdict | None:
     values = kwargs.get("value_set")
     if values is None:
-        return None  # each value is expected
+        return None  # without a set each value is expected
     column = columns.find(kwargs["column"])
     met: Expression = _one_of(column, values)
     return Verdict(_not(met) if negated else met, _is_null(column))
@@ -423,7 +423,7 @@ class Units:
 
     @property
     def least(self) -> int:
-        """The least value that the kind has."""
+        """The least value of the kind."""
         kind = self.column.kind
         if kind.name in LONGEST:
             return int(-(2 ** (LONGEST[kind.name] - 1)))
@@ -433,7 +433,7 @@ class Units:
 
     @property
     def most(self) -> int:
-        """The greatest value that the kind has."""
+        """The greatest value of the kind."""
         if not self.column.kind.is_time:
             return -self.least - (self.column.kind.name in LONGEST)
         return self._of_time(datetime.max)  # noqa: DTZ901  - in UTC, without a zone
@@ -449,12 +449,12 @@ class Units:
         return whole - 1 if below and not rest else whole
 
     def find(self, value: Any) -> int | None:
-        """The value that equals one of a suite; None if the kind has none."""
+        """The value that equals one of a suite; None if the kind has no such value."""
         whole, rest = self._split(value)
         return whole if not rest and self.least <= whole <= self.most else None
 
     def literal(self, units: int) -> Literal:
-        """The value of so many units."""
+        """The value of that many units."""
         kind = self.column.kind
         value: Any = units
         if kind.is_decimal:
@@ -466,7 +466,7 @@ class Units:
         return Literal(value, kind)
 
     def _split(self, value: Any) -> tuple[int, bool]:
-        """The whole units at or below *value*, and whether it lies above them."""
+        """The whole units at or below *value*, and whether it is above them."""
         if not self.column.kind.is_time:
             return _split_number(_number(value, self.column), self.column.kind.scale)
         at = read_time(value, self.column)
@@ -483,7 +483,7 @@ def _digits(units: int) -> tuple[int, ...]:
 
 def _split_number(number: Decimal, scale: int) -> tuple[int, bool]:
     sign, digits, exponent = number.as_tuple()
-    power = min(int(exponent) + scale, 2 * MOST_DIGITS)  # that is far beyond each kind
+    power = min(int(exponent) + scale, 2 * MOST_DIGITS)  # already far beyond each kind
     whole = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
     if power >= 0:
         return whole * 10**power, False
@@ -492,7 +492,7 @@ def _split_number(number: Decimal, scale: int) -> tuple[int, bool]:
 
 
 def _number(value: Any, column: Column) -> Decimal:
-    """The number as it is written: of a float its shortest form."""
+    """The number as it is written; for a float, its shortest form."""
     try:
         with localcontext() as exact:
             exact.prec = 400
@@ -511,7 +511,7 @@ def read_time(value: Any, column: Column) -> datetime:
     """Return a time of a suite in UTC, without a zone.
 
     Raises:
-        IncomparableError: it is no time, or has a zone where the column has none.
+        IncomparableError: it is not a time, or has a zone although the column has none.
     """
     at = value
     if isinstance(value, str):
@@ -530,14 +530,14 @@ def read_time(value: Any, column: Column) -> datetime:
 
 
 def _mismatch(value: Any, column: Column) -> IncomparableError:
-    """Without the value: suites may hold secrets."""
+    """An error without the value, because suites may hold secrets."""
     kind = column.kind.sql
     what = f"a {type(value).__name__} of the suite does not compare with column {column.name}"
     return IncomparableError(f"{what}, which is {kind}; write it as a value of that type")
 
 
 def _fit(value: Any, column: Column) -> Any | None:
-    """The value of the column's kind that equals *value*; None if the kind has none."""
+    """The value of the column's kind that equals *value*; None if the kind has no such value."""
     kind = column.kind
     if kind.is_exact or kind.is_time:
         units = Units(column)
@@ -554,7 +554,7 @@ def _fit(value: Any, column: Column) -> Any | None:
 
 
 def _round_to_float(number: float) -> float:
-    """The nearest binary number of 32 bits, in 64; beyond its range the number itself."""
+    """The nearest 32-bit float, as a double; beyond its range the number itself."""
     try:
         return float(struct.unpack("f", struct.pack("f", number))[0])
     except OverflowError:
@@ -583,7 +583,7 @@ def _not(one: Expression) -> Expression:
 
 
 def _alike(found: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns as values of one kind, which holds all their values exactly.
+    """The columns cast to one kind that holds all their values exactly.
 
     Raises:
         IncomparableError: there is no such kind.
@@ -611,7 +611,7 @@ def _pair(kwargs: Kwargs, columns: Columns) -> tuple[Column, ...]:
 
 
 def _ignored(kwargs: Kwargs, found: Sequence[Column], default: str) -> Expression:
-    """Rows that an expectation about several columns leaves out."""
+    """Rows that an expectation about several columns ignores."""
     rule = kwargs.get("ignore_row_if", default)
     nulls = [_is_null(one) for one in found]
     if rule in ("both_values_are_missing", "all_values_are_missing"):
@@ -664,7 +664,7 @@ def _all_different(kwargs: Kwargs, columns: Columns) -> Verdict:
 
 
 def _same(one: Column, other: Column) -> Expression:
-    """Whether two are equal; two NULLs are."""
+    """Whether two are equal; two NULLs are equal."""
     nulls = _is_null(one), _is_null(other)
     both = _all([_not(nulls[0]), _not(nulls[1]), Call("=", (one, other))])
     return _any([_all(nulls), both])
@@ -688,7 +688,7 @@ def _sum_equal(kwargs: Kwargs, columns: Columns) -> Verdict | None:
 
 
 def _not_null(kwargs: Kwargs, columns: Columns, *, negated: bool = False) -> Verdict | None:
-    """Only of binary numbers: pandas takes a NaN for a NULL."""
+    """Plan only for float columns, because pandas takes a NaN for a NULL."""
     kind = find_kind(columns.types[kwargs["column"]])
     if kind is None or not kind.is_float:
         return None
@@ -719,7 +719,7 @@ def _aggregate(name: str) -> Planner:
 
 
 def _text(*, number: bool = True) -> Planner:
-    """About the text of a value: only of kinds that both engines write alike."""
+    """Refuse an expectation about texts for kinds that the engines write differently."""
 
     def plan(kwargs: Kwargs, columns: Columns) -> None:
         kind = find_kind(columns.types[kwargs["column"]])
@@ -734,7 +734,7 @@ def _text(*, number: bool = True) -> Planner:
 
 
 def _plain_values(kwargs: Kwargs, columns: Columns) -> None:
-    """An aggregate that compares values by the engine: only of kinds that it compares right."""
+    """Refuse an aggregate for kinds that the engine does not compare exactly."""
     column = columns.find(kwargs["column"])
     if column.kind.name not in (*LONGEST, "string", "boolean"):
         why = f"column {column.name} is {column.kind.sql}, which it does not compare exactly"
@@ -742,10 +742,10 @@ def _plain_values(kwargs: Kwargs, columns: Columns) -> None:
 
 
 def fit_values(name: str, kwargs: Kwargs, columns: Columns) -> Kwargs:
-    """Return the arguments of an expectation with its values as those of its column.
+    """Return the arguments of an expectation with its values converted to those of its column.
 
-    Only where its engine compares them: ``"1"`` of a suite is 1 of a BIGINT. A null is no value.
-    One that the column cannot have stays as it is, and equals nothing.
+    This is needed only where the engine compares them: ``"1"`` of a suite is 1 of a BIGINT. Nulls
+    are dropped. A value that the column cannot have is kept, and equals nothing.
 
     Raises:
         IncomparableError: a value does not compare with the column.

@@ -1,6 +1,6 @@
-"""Reads a length of time as people write it: ``30s``, ``5m``, ``1h30m``, or ISO 8601 (``PT5M``).
+"""Parses durations as people write them: ``30s``, ``5m``, ``1h30m``, or ISO 8601 (``PT5M``).
 
-Config, command line and API all read it here.  ``m`` is a minute; there are no months.  Pure.
+Config, command line and API all use it. ``m`` is a minute; there are no months. Pure.
 """
 
 import re
@@ -12,27 +12,27 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 FORM = "write it as 30s, 5m, 1h30m or 2d (ISO 8601, such as PT5M, will do)"
 PATTERN = r"^\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|min|h|d|w)\s*)+$|^[-+]?P"
-"""Regular expression of all texts that may be one, for editors."""
+"""Regular expression for texts that may be a duration, for editors."""
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|min|[smhdw])(?![a-z])\s*")
 
 
 def parse_duration(text: str) -> timedelta:
-    """The length of time that *text* says.
+    """Parse a duration.
 
     Raises:
-        ValueError: it says none; it has no unit, or is longer than 999,999,999 days.
+        ValueError: it is not a duration, has no unit, or is longer than 999,999,999 days.
     """
     found, at, last = timedelta(), 0, None
     while at < len(text) and (part := _PART.match(text, at)):
         unit = _UNITS[part[2]]
-        if last is not None and unit >= last:  # 1m1h, 1s1s
+        if last is not None and unit >= last:  # such as 1m1h or 1s1s
             break
         found, at, last = found + _length(float(part[1]) * unit, text), part.end(), unit
     if last is not None and at == len(text):
         return found
     if text.strip().lstrip("+-").upper().startswith("P"):
-        from pydantic import TypeAdapter  # noqa: PLC0415  - half a verb's start
+        from pydantic import TypeAdapter  # noqa: PLC0415  - takes half of a command's start
 
         with suppress(ValueError):
             return TypeAdapter(timedelta).validate_python(text.strip())
@@ -40,7 +40,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_setting(length: timedelta) -> str:
-    """Return *length* as a config has it: ``5m``, ``90s``; `duration` reads it back."""
+    """Return *length* as a config has it, such as ``5m`` or ``90s``; `parse_duration` reads it."""
     micros = length // timedelta(microseconds=1)
     if micros % 1000:
         return f"{micros / 1_000_000:g}s"
@@ -58,15 +58,15 @@ def _length(seconds: float, text: str) -> timedelta:
 
 
 def with_durations(validate: Callable[[Any], T], value: Any) -> T:
-    """What *validate* makes of *value*, in which durations may be written as `duration` reads them.
+    """Validate *value*, in which durations may have any form that `parse_duration` reads.
 
-    *value* is plain JSON and is not changed.  Which texts are durations only the model knows: those
-    that it refuses as such are read here, and all is validated again.
+    *value* is plain JSON and is not changed. Only the model knows which texts are durations: those
+    that it rejects as durations are parsed here, and all is validated again.
 
     Raises:
         ValidationError: as *validate* does.
     """
-    from pydantic import ValidationError  # noqa: PLC0415  - half a verb's start
+    from pydantic import ValidationError  # noqa: PLC0415  - takes half of a command's start
 
     try:
         return validate(value)
@@ -78,7 +78,7 @@ def with_durations(validate: Callable[[Any], T], value: Any) -> T:
 
 
 def _restated(value: Any, loc: Sequence[int | str]) -> Any:
-    """*value* with the text at *loc* in ISO 8601; as it is, if that is no duration."""
+    """*value* with the text at *loc* in ISO 8601; unchanged if it is not a duration."""
     if not loc:
         try:
             micros = parse_duration(value) // timedelta(microseconds=1)

@@ -5,10 +5,10 @@ A message says what failed, where, and how to fix it.
 
 
 def text_or_cause(text: str, what: str) -> str:
-    """The *text* if it says anything, else that *what* came without a word: nothing is silent.
+    """Return *text*, or a replacement that names *what* if it is blank, so that no error is silent.
 
-    It may quote other software. A lone surrogate, which no store and no answer can hold, is shown
-    as its code.
+    The text may quote other software. A lone surrogate, which no store and no response can hold, is
+    shown as its code.
     """
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode()
@@ -16,14 +16,14 @@ def text_or_cause(text: str, what: str) -> str:
 
 
 def describe_half_pair(text: str) -> str:
-    """Say which half of a surrogate pair *text* has, which no file and no pattern can hold."""
+    """Describe the half of a surrogate pair in *text*, which no file and no pattern can hold."""
     half = next((one for one in text if "\ud800" <= one <= "\udfff"), "")
     code = f"\\u{ord(half):04x}" if half else ""
     return half and f"contains {code}, half of a surrogate pair; write the whole character"
 
 
 def class_and_text(error: Exception) -> str:
-    """What another's *error* says, with its class once: texts of kafka-python begin with it."""
+    """Class and text of another library's *error*; texts of kafka-python begin with the class."""
     name, text = type(error).__name__, str(error)
     return text if text.startswith(f"{name}: ") else f"{name}: {text}"
 
@@ -32,7 +32,7 @@ class SluiceError(Exception):
     """Root of every error Sluice raises on purpose; its text is never empty."""
 
     def __str__(self) -> str:
-        """What was said, or which error it is."""
+        """The message, or the name of the error class."""
         return text_or_cause(super().__str__(), type(self).__name__)
 
 
@@ -41,7 +41,7 @@ class ConfigError(SluiceError):
 
 
 class UnknownNameError(ConfigError):
-    """Nothing has the name or the id that was given; the message says which are there."""
+    """There is no object with the given name or id; the message lists the known ones."""
 
 
 class UnreachableError(SluiceError):
@@ -54,29 +54,29 @@ class UnreachableError(SluiceError):
 
 
 class SparedError(UnreachableError):
-    """A server is asked nothing now, so as to spare it; ``brake`` is the limit that says so."""
+    """A server is not queried now, to limit its load; ``brake`` is the limit."""
 
     def __init__(self, brake: str, why: str) -> None:
         super().__init__(why)
         self.brake = brake
 
     def __reduce__(self) -> tuple[type["SparedError"], tuple[str, str]]:
-        """Travel between processes as what it was made of."""
+        """Pickle by the arguments, so that it can be sent between processes."""
         return (type(self), (self.brake, str(self)))
 
 
 class SlowError(UnreachableError):
-    """A server was asked for more than it answers in time; it may answer a smaller question."""
+    """A server was asked for more than it can answer in time; a smaller request may succeed."""
 
 
 class LostRaceError(UnreachableError):
-    """Another commit has this version; look again, and start over from what is there."""
+    """Another commit has this version; read it, and start over from there."""
 
 
 class NoSchemasError(UnreachableError):
-    """The registry of a source does not say what a number means; the source waits for it.
+    """The schema registry of a source does not resolve a schema id; the source waits for it.
 
-    ``numbers`` are those that it answers it does not know; none where it does not answer.
+    ``numbers`` are the ids that it reports as unknown; empty if it does not answer.
     """
 
     def __init__(self, source: str, why: str, numbers: frozenset[int] = frozenset()) -> None:
@@ -86,12 +86,12 @@ class NoSchemasError(UnreachableError):
         self.numbers = numbers
 
     def __reduce__(self) -> tuple[type["NoSchemasError"], tuple[str, str, frozenset[int]]]:
-        """Travel between processes as what it was made of."""
+        """Pickle by the arguments, so that it can be sent between processes."""
         return (type(self), (self.source, self.why, self.numbers))
 
 
 class FormatError(SluiceError):
-    """One message cannot be decoded; it is quarantined, the rest goes on."""
+    """One message cannot be decoded; it is quarantined, and landing continues."""
 
 
 class HeldError(SluiceError):
@@ -99,8 +99,8 @@ class HeldError(SluiceError):
 
     Args:
         reason: short code for configs and metrics, such as ``foreign_write``.
-        detail: what, where, and what now, for a person.
-        waiver: what a person waives of it; empty where that is the reason and the table.
+        detail: what failed, where, and the fix, for a person.
+        waiver: the id that a person waives; empty if it consists of the reason and the table.
     """
 
     def __init__(self, reason: str, detail: str, waiver: str = "") -> None:
@@ -110,13 +110,13 @@ class HeldError(SluiceError):
         self.waiver = waiver
 
     def __reduce__(self) -> tuple[type["HeldError"], tuple[str, str, str]]:
-        """Travel between processes as what it was made of."""
+        """Pickle by the arguments, so that it can be sent between processes."""
         return (type(self), (self.reason, self.detail, self.waiver))
 
 
 class ProofError(SluiceError):
-    """Neither right nor wrong can be shown; counts as UNKNOWN, never as loss."""
+    """A check can show neither PASS nor FAIL; counts as UNKNOWN, never as loss."""
 
 
 class TooManyRowsError(ProofError):
-    """More rows than a source may be made to read at once; a smaller range can be asked for."""
+    """More rows than may be read from a source at once; a smaller range may succeed."""

@@ -15,7 +15,7 @@ UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 CHOICES = ("literal_error", "enum")
 _MAPPING = "must be a mapping of settings, such as `name: value`"
 _LIST = "must be a list; write each entry on a line of its own, after `- `"
-_KEYED = re.compile(r"[a-z][a-z_]*: ")  # what a class raises of one of its fields
+_KEYED = re.compile(r"[a-z][a-z_]*: ")  # an error that a class raises for one of its fields
 WORDS: Mapping[str, str] = {
     "missing": "is required",
     "too_short": "is empty; write at least one entry",
@@ -27,21 +27,21 @@ WORDS: Mapping[str, str] = {
 
 
 def fault_lines(error: ValidationError, schema: Mapping[str, Any], at: str = "") -> list[str]:
-    """Each fault of *error* as a line, in the order of the file; *at* is where its root stands.
+    """Each fault of *error* as a line, in the order of the file; *at* is the path of its root.
 
-    *schema* is the JSON Schema of what was validated: it knows which keys there are.
+    *schema* is the JSON Schema of what was validated; it lists the known keys.
     """
     found = error.errors()
     wrong = {fault["loc"][: len(fault["loc"]) - n] for fault in found for n in range(1, 9)}
     return [
         with_key(join_path(at, fault["loc"]), _say(fault, schema))
         for fault in found
-        if fault["type"] != "too_short" or fault["loc"] not in wrong  # what is wrong in it counts
+        if fault["type"] != "too_short" or fault["loc"] not in wrong  # a fault inside counts
     ]
 
 
 def join_path(at: str, loc: tuple[int | str, ...]) -> str:
-    """The path of a fault as it would be written: ``sources[0].collector.url``."""
+    """The path of a fault as a person would write it: ``sources[0].collector.url``."""
     path = at
     for part in loc:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
@@ -104,7 +104,7 @@ def _is_required(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> bool:
 
 
 def _keys(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> set[str]:
-    """Keys that may stand at *loc*; a union offers those of all its members."""
+    """Keys that are allowed at *loc*; for a union those of all its members."""
     return {key for node in _nodes(schema, loc) for key in _properties(node, schema)}
 
 
@@ -126,7 +126,7 @@ def _below(node: list[Mapping[str, Any]], part: int | str, schema: Any) -> Itera
 
 
 def _plain(node: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """*node* with references followed and unions taken apart."""
+    """*node* with references resolved and unions split."""
     if not isinstance(node, Mapping):
         return []
     if "$ref" in node:

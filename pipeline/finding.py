@@ -1,7 +1,7 @@
-"""A finding about a setting, and the rules that produce findings from lists of demands.
+"""Defines a finding about a setting, and the rules that produce findings from lists of demands.
 
-A finding with an ``effect`` is one by which changes may be missing from the topics: the doctor
-prints it, and the running service withholds READY for it.  Both use the same lists.  Pure.
+A finding with an ``effect`` means that changes may be missing from the topics: the doctor prints
+it, and the running service withholds READY for it. Both use the same lists. Pure.
 """
 
 import re
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-EVERY = ".*"  # the alternative that stands for all tables
+EVERY = ".*"  # the alternative for all tables
 
 # An alternative that matches only names with the same letters, digits, dots and dashes.
 _PLAIN = re.compile(r'(?:"\?|\\[.-]|[A-Za-z0-9_]|\[\^A-Za-z0-9\.-\])+')
-_UNSPLIT = re.compile(r"[(]|\\\||\[(?!\^A-Za-z0-9\.-\])")  # a bar may be no separator
+_UNSPLIT = re.compile(r"[(]|\\\||\[(?!\^A-Za-z0-9\.-\])")  # a bar here may be no separator
 _FLAGS = re.DOTALL | re.IGNORECASE
 
 
@@ -83,7 +83,7 @@ class Finding:
 def split_alternatives(shards: str) -> frozenset[str]:
     """Split `Finding.shards` into expressions that match the same tables together.
 
-    An expression with parentheses is not split.  Empty text is `EVERY`.
+    An expression with parentheses is not split. The empty text is `EVERY`.
     """
     if not shards or _UNSPLIT.search(shards):
         return frozenset({shards or EVERY})
@@ -91,7 +91,10 @@ def split_alternatives(shards: str) -> frozenset[str]:
 
 
 def join_alternatives(parts: Collection[str]) -> str:
-    """Make `Finding.shards` of *parts*, the inverse of `alternatives`; `EVERY` alone is empty."""
+    """Join *parts* to `Finding.shards`, the inverse of `split_alternatives`.
+
+    `EVERY` alone becomes the empty text.
+    """
     return "" if set(parts) == {EVERY} else "|".join(sorted(parts))
 
 

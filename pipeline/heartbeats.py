@@ -1,18 +1,17 @@
 """Follows the landed heartbeats of a source, and finds missing and repeated ones.
 
 Numbers rise by one, and none is written twice. A number that falls means that the log is
-redelivered from there on. A missing number means that a part of the log was not sent. A log
-that is redelivered once climbs back without a jump. Jumps during the climb, or many falls, mean
-that two collectors send the log.
+redelivered from there on. A missing number means that a part of the log was not sent. A log that is
+redelivered once climbs back without a jump. Jumps during the climb, or many falls, mean that two
+collectors send the log.
 
 Occasional restarts of one collector are not counted as two. A fall weighs three times as much
-within 4 heartbeats after a fall or jump. In one redelivery, a fall as far back as the previous
-one, or further, does not count: everything since comes again. After 20 heartbeats without a
-fall or jump the counts start at 0.
+within 4 heartbeats after a fall or jump. In one redelivery, a fall as far back as the previous one,
+or further, does not count: everything since comes again. After 20 heartbeats without a fall or jump
+the counts start at 0.
 
-Cannot detect: whether a redelivery was complete if two collectors send. Older rows may then
-remain in the mirror. Cannot detect: a single missing number where a transaction marker uses an
-offset.
+Cannot detect: whether a redelivery was complete if two collectors send. Older rows may then remain
+in the mirror. Cannot detect: a single missing number where a transaction marker uses an offset.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,14 +19,14 @@ from dataclasses import dataclass, replace
 
 from pipeline.model import Order
 
-MAX_FALLS = 7  # falls, those that come soon counted thrice, that no restart explains
-SOON_HEARTBEATS = 4  # heartbeats after a fall, within which another one comes soon
-CALM_HEARTBEATS = 20  # heartbeats without a fall, after which all that was is over
+MAX_FALLS = 7  # weighted falls that restarts of one collector can explain
+SOON_HEARTBEATS = 4  # within which a fall after a fall counts three times
+CALM_HEARTBEATS = 20  # without a fall, after which the counts restart
 
 
 @dataclass(frozen=True, slots=True)
 class LandedHeartbeat:
-    """One heartbeat: its number, where it stands in its topic, and its order."""
+    """One heartbeat: its number, its position in its topic, and its order."""
 
     number: int
     topic: str
@@ -37,7 +36,7 @@ class LandedHeartbeat:
 
     @property
     def partition_of(self) -> tuple[str, int]:
-        """Where it came from; all of a source come from one, until its topic gets more of them."""
+        """Its partition; a source uses only one, until its topic gets more of them."""
         return self.topic, self.partition
 
 
@@ -58,7 +57,7 @@ class HeartbeatRow:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatBacklog:
-    """``topic:partition`` -> where the heartbeats' topic ended when ``batch`` was listed."""
+    """``topic:partition`` -> end of the heartbeats' topic when ``batch`` was listed."""
 
     batch: int
     ends: Mapping[str, int]
@@ -101,30 +100,30 @@ class HeartbeatHistory:
 
     @property
     def resending(self) -> bool:
-        """Whether the log is being sent again: what stands may be older than what stood."""
+        """Whether the log is being redelivered, so that rows may be older than they were."""
         return self.last < self.highest
 
     @property
     def divided(self) -> bool:
-        """Whether two send the log at the same time."""
+        """Whether two collectors send the log at the same time."""
         return self.leaps > 0 or self.falls >= MAX_FALLS
 
     @property
     def doubtful(self) -> bool:
-        """Whether that was seen last in its newest heartbeat: it is at its worst now."""
+        """Whether its newest heartbeat shows two collectors."""
         return self.divided and self.calm == 0
 
     @property
     def waits(self) -> bool:
-        """Whether only batches up to a sure one are believed: what came since may come again."""
+        """Whether only batches up to `sure` may be merged: later rows may be redelivered."""
         return not self.once or self.resending or self.raised <= self.over
 
     @property
     def known(self) -> int:
-        """The last batch all of whose rows were sent before the highest was.
+        """The last batch whose rows were all sent before the highest number was.
 
-        That came behind all that had been listed of its topic with the batch, when its rows were
-        there already.  Had one of these been sent again, a number would have fallen before it.
+        The highest number arrived after everything that had been listed of its topic with that
+        batch. If one of these rows had been redelivered, a number would have fallen before it.
         """
         return self.raised - 1 - self.behind
 
@@ -138,9 +137,9 @@ class HeartbeatHistory:
         return self.known if self.known >= self.over else None
 
     def next(self, heartbeat: LandedHeartbeat, batch: int) -> "HeartbeatHistory":
-        """With one more."""
+        """Return the history after one more *heartbeat*."""
         if heartbeat.number <= self.last:
-            # what the highest one closed came again
+            # a redelivered number
             over = batch if heartbeat.number == self.highest else self.over
             weight = 3 if self.calm < SOON_HEARTBEATS else 1
             falls = self.falls if heartbeat.number <= self.fell else self.falls + weight
@@ -184,7 +183,7 @@ def follow_heartbeats(
     skipped, doubtful = list[MissingHeartbeats](), False
     for heartbeat in in_arrival_order(heartbeats):
         if trail is None:
-            # no batch so far is known to be passed
+            # no batch so far is known to be complete
             number, order = heartbeat.number, heartbeat.order
             trail = HeartbeatHistory(
                 number, order, number, batch, topic=heartbeat.topic, behind=batch
@@ -203,8 +202,9 @@ def find_missing_heartbeats(
     """Return the numbers above *highest* that are missing, each with the order of the next row.
 
     *rows* are a batch's rows of the heartbeat table, *offsets* the first offset that the batch read
-    of each partition.  A snapshot that read the table covers the numbers up to the one it read.
-    Where a partition has as many unused offsets as numbers are missing, compaction removed them.
+    of each partition. A snapshot that read the table covers the numbers up to the one it read. If a
+    partition has as many unused offsets as numbers are missing, compaction removed them.
+
     Cannot detect: a single missing number where a transaction marker uses an offset.
     """
     every = list(rows)
@@ -226,7 +226,7 @@ def find_missing_heartbeats(
 def _unused_offsets(
     row: HeartbeatRow, taken: Sequence[HeartbeatRow], offsets: Mapping[tuple[str, int], int]
 ) -> int:
-    """Offsets between *row* and the numbered row before it, or the batch's start, without a row."""
+    """Offsets without a row, between the previous numbered row, or the batch's start, and *row*."""
     before = [one for one in taken if one.offset < row.offset]
     numbered = [one.offset for one in before if one.number >= 0]
     start = offsets.get((row.topic, row.partition), row.offset)
@@ -235,7 +235,7 @@ def _unused_offsets(
 
 
 def in_arrival_order(heartbeats: Iterable[LandedHeartbeat]) -> list[LandedHeartbeat]:
-    """Return *heartbeats* as they came, by partition: the one with the lowest number first.
+    """Return *heartbeats* in order of arrival; the partition with the lowest number comes first.
 
     If a topic gets more partitions, the heartbeats of a source move to another partition.
     """

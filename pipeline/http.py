@@ -1,7 +1,7 @@
-"""Sends HTTP requests whose answers are bounded in time and size.
+"""Sends HTTP requests whose responses are bounded in time and size.
 
-What answers at an address need not be the server that was meant.  The timeouts of httpx are one
-for each part of an answer, so an answer that comes byte by byte would never end.
+Another server than the intended one may respond at an address. The timeouts of httpx apply to each
+part of a response, so a response that arrives byte by byte would never end.
 """
 
 import socket
@@ -18,19 +18,20 @@ import httpx
 LARGEST_ANSWER = 16 * 2**20  # bytes: the offsets or the config of a connector have some kB
 
 _CONNECTED = (".connect_tcp.complete", ".start_tls.complete")  # also through a proxy
-_IDENTITY = "identity"  # a compressed answer of some kB may hold many GB
+_IDENTITY = "identity"  # a compressed response of some kB may hold many GB
 
 
 class BoundedClient(httpx.Client):
-    """A client whose timeout is one for the whole of a request and its answer.
+    """A client whose timeout covers the whole of a request and its response.
 
-    The body is bounded by ``LARGEST_ANSWER``, and may be compressed only where the caller streams
-    it.  Each request has a connection of its own, because that is what the deadline cuts.  A proxy
-    of the environment is used only with *trust_env*: one for the internet does not lead to a
-    service in the same network.
+    The body is bounded by ``LARGEST_ANSWER``, and may be compressed only if the caller streams it.
+    Each request has a connection of its own, because the deadline cuts the connection. A proxy of
+    the environment is used only with *trust_env*: an internet proxy does not lead to a service in
+    the same network.
 
-    Every request raises httpx.ReadTimeout when its answer is not complete in time, httpx.ReadError
-    when it is too large, and httpx.DecodingError when it is compressed all the same.
+    Every request raises httpx.ReadTimeout if its response is not complete in time, and
+    httpx.ReadError if it is too large. It raises httpx.DecodingError if the response is compressed
+    although the caller does not stream it.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class _Deadline:
             raise httpx.ReadTimeout(f"no complete answer within {self.seconds:g} s") from error
 
     def watch(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take note of the connection: httpcore's ``trace`` passes it once it is made."""
+        """Store the connection: httpcore's ``trace`` passes it once it is open."""
         if event.endswith(_CONNECTED):
             with self._lock:
                 self._stream = info["return_value"]
@@ -120,13 +121,13 @@ class _Deadline:
                 self._cut()
 
     def _cut(self) -> None:
-        with suppress(OSError):  # it is closed already
+        with suppress(OSError):  # already closed
             socket.socket.shutdown(self._stream.get_extra_info("socket"), socket.SHUT_RDWR)
 
 
 @dataclass(frozen=True, slots=True)
 class _BoundedBody(httpx.SyncByteStream):
-    """A body whose last byte comes in time, below ``LARGEST_ANSWER``."""
+    """A body that must be complete in time, and smaller than ``LARGEST_ANSWER``."""
 
     body: httpx.SyncByteStream
     deadline: _Deadline
@@ -138,7 +139,7 @@ class _BoundedBody(httpx.SyncByteStream):
             if size > LARGEST_ANSWER:
                 raise httpx.ReadError(f"the answer is larger than {LARGEST_ANSWER // 2**20} MiB")
             yield part
-        self.deadline.check()  # without a Content-Length a connection that is cut looks complete
+        self.deadline.check()  # without a Content-Length a cut connection looks complete
 
     def close(self) -> None:
         """Close the connection, and end the deadline."""

@@ -1,8 +1,8 @@
 """Defines an image of a mirror, and which changes belong in it.
 
-An image is the mirror exactly as of a cut.  The cut is a position in each source's log: the head
-that was read after the first heartbeat after it.  A change belongs in the image if its order is
-below that position; its time stamp is irrelevant.  Pure.
+An image is the mirror exactly as of a cut. The cut is a position in each source's log: the head
+that was read after the first heartbeat after it. A change belongs in the image if its order is
+below that position; its time stamp is irrelevant. Pure.
 """
 
 import hashlib
@@ -16,15 +16,15 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.model import Fence, Order, Shard, Table
 from pipeline.sources.positions import locate_position
 
-IMAGES = "sluice.images"  # name of the text that a mirror remembers
+IMAGES = "sluice.images"  # name of the mirror's property
 
 
 @dataclass(frozen=True, slots=True)
 class DueCut:
     """A cut with images due; ``fences`` are its fences by source, once written.
 
-    It may be in the future: then merges stop before it.  ``day`` is the business day that it
-    ends, as it is written: ``2026-03-29``.
+    It may be in the future: then merges stop before it. ``day`` is the business day that it ends,
+    as text: ``2026-03-29``.
     """
 
     at: datetime
@@ -36,7 +36,7 @@ class DueCut:
 class LateChanges:
     """Changes of batches up to ``batch`` that belong in an image which was made without them.
 
-    ``days``: day of their date column -> how many; empty where the table names none.
+    ``days``: day of their date column -> number of changes; empty if the table has no such column.
     """
 
     batch: int
@@ -47,15 +47,17 @@ class LateChanges:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A mirror as of ``cut``: its ``version``, and by which ``positions`` changes belong in it.
+    """A mirror as of ``cut``: its ``version``, and the ``positions`` below which changes belong.
 
-    ``fences`` stand for the cut, one per source of the table; ``batch`` is the one whose checkpoint
-    proved that all below them had landed.  It is kept ``until`` then.  ``path`` is the folder of
-    ``day`` that it is written out to; empty where it is read as a version of the mirror.  ``late``
-    is what landed since and belongs in it; the first ``revision`` of these are in what stands at
-    ``path``.  ``shards`` is the :func:`digest` of those it is of, ``rows`` how
-    many are in it, where that is known.  ``pinned``: what its version needs is kept as long as it
-    is, and not only what stands at ``path``.
+    ``fences`` represent the cut, one per source of the table. ``batch`` is the batch whose
+    checkpoint proved that all below them had landed. The image is kept ``until`` a time. ``path``
+    is the folder of ``day`` to which it is exported; empty if it is read as a version of the
+    mirror.
+
+    ``late`` are the changes that landed since and belong in it; the first ``revision`` of these are
+    in the export at ``path``. ``shards`` is the :func:`shards_digest` of its shards, ``rows`` its
+    row count, if known. ``pinned``: the files of its version are kept as long as the image, and not
+    only the export at ``path``.
     """
 
     cut: datetime
@@ -75,7 +77,7 @@ class Image:
 
     @property
     def left_out(self) -> tuple[LateChanges, ...]:
-        """What landed late and is not in it."""
+        """The late changes that are not in it."""
         return self.late[self.revision :]
 
     @property
@@ -97,7 +99,7 @@ class Image:
 
     @property
     def keep(self) -> timedelta:
-        """How long in all."""
+        """How long it is kept in total."""
         return self.until - self.made
 
 
@@ -106,8 +108,8 @@ def cut_positions(
 ) -> Mapping[str, Order] | None:
     """Source -> order of the cut; None unless *checkpoint* proves that all below it has landed.
 
-    After a fail-over the fences must be of the server that is read now: places in the log of
-    another are none in this one, nor those of before in one that has come back.
+    After a fail-over the fences must be of the current server: positions in another server's log,
+    or in an earlier epoch of a server that has returned, are not comparable.
     """
     found: dict[str, Order] = {}
     for source in sources:
@@ -123,7 +125,7 @@ def cut_positions(
 
 
 def shards_digest(shards: Sequence[Shard]) -> str:
-    """A short text that differs where the shards do."""
+    """A short digest of the shards."""
     names = "\n".join(sorted(map(str, shards)))
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
@@ -131,11 +133,11 @@ def shards_digest(shards: Sequence[Shard]) -> str:
 def find_missing(
     table: Table, places: Mapping[str, Order], checkpoint: Checkpoint, based: Mapping[Shard, Order]
 ) -> str:
-    """Why the mirror may lack changes below *places*, judged by bases; empty if it does not.
+    """Why the mirror may miss changes below *places*, judged by bases; empty if it does not.
 
     A base that closed a gap or a quarantine proves rows from its own order on only: the mirror
-    never had what was lost below it.  *based*: shard -> an older base, or a truncate, where one
-    is known; the checkpoint has the newest only.
+    never had what was lost below it. *based*: shard -> an older base, or a truncate, if one is
+    known; the checkpoint has only the newest.
     """
     for shard in table.shards:
         base, place_of_cut = checkpoint.bases.get(shard), places[shard.source]
@@ -153,8 +155,8 @@ def find_missing(
 def fence_of(fences: Sequence[Fence], cut: datetime) -> Fence | None:
     """The first of *fences*, ascending, after *cut*, if one server has written all after it.
 
-    None without such a fence, and if one with a higher number lies before the cut.  The first
-    fence of a previous server is where its log ended; that of the newest server is later.
+    None without such a fence, and if one with a higher number is before the cut. The first fence of
+    a previous server only shows where its log ended; that of the newest server is later.
     """
     found = None
     for fence in reversed(fences):
@@ -167,12 +169,12 @@ def fence_of(fences: Sequence[Fence], cut: datetime) -> Fence | None:
 
 
 def parse_images(text: str | None) -> tuple[Image, ...]:
-    """What a mirror remembers of its images, oldest cut first."""
+    """Parse a mirror's property with its images, oldest cut first."""
     return () if text is None else tuple(msgspec.json.decode(text, type=list[Image]))
 
 
 def images_property(images: Sequence[Image]) -> dict[str, str]:
-    """The text that remembers them."""
+    """The property that stores *images*."""
     ordered = sorted(images, key=lambda one: one.cut)
     return {IMAGES: msgspec.json.encode(ordered, order="sorted").decode()}
 
@@ -180,7 +182,7 @@ def images_property(images: Sequence[Image]) -> dict[str, str]:
 def add_image(images: Sequence[Image], made: Image) -> tuple[Image, ...]:
     """*made*, and those of the other *images* that are still kept, oldest cut first.
 
-    A day has one image, the newest: a day ends twice where the time zone has changed.
+    A day has one image, the newest, although it ends twice if the time zone has changed.
     """
     others = (one for one in images if not one.day or one.day != made.day)
     held = {one.cut: one for one in (*others, made) if one.held(made.made)}

@@ -27,12 +27,12 @@ EXTRAS: Mapping[str, str] = {
 
 
 def is_installed(package: str) -> bool:
-    """Whether *package* can be imported; it is not."""
+    """Whether *package* can be imported; does not import it."""
     return find_spec(package) is not None
 
 
 def require_package(package: str) -> None:
-    """Return only if *package*, one of an extra, is installed.
+    """Check that *package*, one of an extra, is installed.
 
     Raises:
         ConfigError: it is not; the message has the command that installs it.
@@ -42,7 +42,7 @@ def require_package(package: str) -> None:
 
 
 def explain_install(package: str) -> str:
-    """What is said of *package* where it is missing; empty if no extra has it."""
+    """The install command for a missing *package*, as a sentence; empty if it is in no extra."""
     package = package.partition(".")[0]
     if package not in EXTRAS:
         return ""
@@ -54,17 +54,17 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 def is_checkout() -> bool:
-    """Whether this package is run from its repository, also by an editable installation."""
+    """Whether this package runs from its repository, also by an editable installation."""
     return (CHECKOUT / "pyproject.toml").is_file() and (CHECKOUT / "jars.lock").is_file()
 
 
 def data_file(name: str) -> Path:
-    """Path of a file or folder that comes with the program, by its path in the repository."""
+    """Path of a file or folder that is installed with Sluice, by its path in the repository."""
     base = CHECKOUT if is_checkout() else Path(sysconfig.get_path("data")) / "share" / "sluice"
     return base / name
 
 
 def find_cache_folder() -> Path:
-    """Folder for what is fetched once and can be fetched again: `$XDG_CACHE_HOME/sluice`."""
+    """Folder for downloads that can be fetched again: `$XDG_CACHE_HOME/sluice`."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "sluice"

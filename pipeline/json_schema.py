@@ -1,18 +1,19 @@
 """Validates values against a JSON schema whose regular expressions RE2 reads.
 
 Great Expectations validates each value by `jsonschema`, which matches with Python's `re`. There a
-pattern such as ``(a+)+$`` may need years for one value, and no other check of the process goes on
-meanwhile. RE2's time grows with the text alone. `suites` puts this module in the place of
-`jsonschema` and `json` in the metrics of ``match_json_schema`` and ``be_json_parseable``, so it has
-the names that are used there. Spark's workers import it by its name. ``be_json_parseable`` takes
-each `Exception` for a text that is no JSON. There that name is `NOT_JSON`, so that a text that is
-JSON, and that Python cannot read, is neither valid nor invalid.
+pattern such as ``(a+)+$`` may need years for one value, and blocks all other checks of the process.
+RE2's time grows with the text alone. `suites` replaces `jsonschema` and `json` by this module in
+the metrics of ``match_json_schema`` and ``be_json_parseable``, so it has the names that are used
+there. Spark's workers import it by its name. ``be_json_parseable`` treats each `Exception` as a
+text that is not JSON. There that name is `NOT_JSON`, so that a JSON text that Python cannot read is
+neither valid nor invalid.
 
 A schema may name another draft for a part of it (``$schema``), and `jsonschema` would then leave
 these keywords out. So only the outermost name is read. A ``$ref`` to another document is never
 fetched: a server that does not answer would stop all expectations. Each other ``$ref`` is a path
-from the root, so that a loop is found before a value is validated. Where two references lead from
-one level of a value to the next, each level doubles: then the value is neither valid nor invalid.
+from the root, so that a loop is found before a value is validated. If two references lead from one
+level of a value to the next, the work doubles with each level: then the value is neither valid nor
+invalid.
 """
 
 import json
@@ -46,8 +47,8 @@ __all__ = [
     "validate",
 ]
 
-DATA = ("const", "default", "enum", "examples")  # keywords whose values are no schemas
-MAPS = (  # keywords whose value has a schema for each name, and the names are no keywords
+DATA = ("const", "default", "enum", "examples")  # keywords whose values are not schemas
+MAPS = (  # keywords with a schema for each name; the names are not keywords
     "properties",
     "patternProperties",
     "$defs",
@@ -56,33 +57,33 @@ MAPS = (  # keywords whose value has a schema for each name, and the names are n
     "dependencies",
 )
 NAMES = ("$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef")
-"""Keywords that lead to a part of a schema by a name, which `_find_part` does not resolve."""
+"""Keywords that refer to a part of a schema by a name, which `_find_part` does not resolve."""
 MOST_REFERENCES = 10_000
-"""That one value may follow: where two lead to one part, and that to two, each level doubles."""
+"""References that one value may follow; two references per level double the work at each level."""
 MOST_OF_PART = 100
-"""That it may follow beyond those, for each value in it."""
-SAME = (  # keywords whose schemas are for the same value
+"""Further references for each value inside it."""
+SAME = (  # keywords whose schemas apply to the same value
     *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
     *("dependentSchemas", "dependencies", "extends", "disallow", "type"),
 )
 UNEVALUATED = {"unevaluatedItems": "items", "unevaluatedProperties": "additionalProperties"}
-"""Keywords for which `jsonschema` evaluates each part again at each level, and what to use."""
+"""Keywords for which `jsonschema` evaluates each part again at each level -> their replacement."""
 NOT_JSON = (ValueError, TypeError)
-"""What `loads` raises of a text that is no JSON, and of what is no text."""
+"""The errors that `loads` raises for a text that is not JSON, and for other types."""
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which RE2 cannot read
 
 
 class TooManyReferencesError(Exception):
-    """A value follows more references than a value of its size may."""
+    """A value follows more references than its size allows."""
 
 
 class TooManyDigitsError(Exception):
-    """A text is JSON as far as it was read, and has a number of more digits than Python reads."""
+    """A text is JSON so far, but has a number with more digits than Python reads."""
 
 
 class _Followed(threading.local):
-    """The references that the ``value`` of a thread has followed, and may follow."""
+    """The number of references that the ``value`` of a thread has followed, and its limit."""
 
     value: Any = None
     count: int = 0
@@ -100,16 +101,16 @@ class _Followed(threading.local):
 
 
 _followed = _Followed()
-_last: tuple[Any, Any] | None = None  # a schema and its validator: a column asks with one schema
+_last: tuple[Any, Any] | None = None  # a schema and its validator: a column uses one schema
 
 
 def validate(instance: Any, schema: Any) -> None:
-    """Return if *instance* meets *schema*.
+    """Check that *instance* meets *schema*.
 
     Raises:
         ValidationError: it does not.
         SchemaError: *schema* is not a JSON schema.
-        TooManyReferencesError: whether it does would take too long.
+        TooManyReferencesError: the check would take too long.
     """
     global _last  # noqa: PLW0603  - each value of a column asks, and a validator takes long to make
     known = _last
@@ -125,9 +126,9 @@ def loads(text: Any) -> Any:
     """Parse JSON.
 
     Raises:
-        ValueError: *text* is no JSON, as `NaN` and `Infinity` are, which only Python reads.
-        TypeError: it is no text.
-        TooManyDigitsError: whether it is JSON is not known, as after a RecursionError.
+        ValueError: *text* is not JSON; so are `NaN` and `Infinity`, which only Python reads.
+        TypeError: it is not a text.
+        TooManyDigitsError: it is unknown whether it is JSON, as after a RecursionError.
     """
     return json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_whole)
 
@@ -144,10 +145,10 @@ def _refuse_constant(name: str) -> None:
 
 
 def require_schema(schema: Any) -> None:
-    """Refuse what is no JSON schema, also where only a reference leads to.
+    """Refuse an invalid JSON schema, including parts that only a reference leads to.
 
     Raises:
-        ValueError: names the place, and says what to do.
+        ValueError: with the place and the fix.
     """
     targets = (
         _find_part(schema, ref) for one in _list_parts(schema) for ref in _list_references(one)
@@ -176,8 +177,8 @@ def _make_validator(schema: Any) -> Any:
             "uniqueItems": _unique_items,
         },
     )
-    own.check_schema(schema, format_checker=None)  # it would read patterns by Python's `re`
-    own.evolve = attrs.evolve  # its own takes another class for a part with a draft of its own
+    own.check_schema(schema, format_checker=None)  # it would match with Python's `re`
+    own.evolve = attrs.evolve  # its own uses another class for a part with another draft
     return own(schema, registry=Registry())
 
 
@@ -185,7 +186,7 @@ def list_schema_patterns(schema: Any) -> Iterator[str]:
     """Yield each regular expression in *schema*, also those in its parts and references.
 
     Raises:
-        ValueError: a keyword of it needs Python's regular expressions, or time without a bound.
+        ValueError: a keyword needs Python's regular expressions, or unbounded time.
     """
     for part in _list_parts(schema):
         named = part.get("patternProperties")
@@ -199,10 +200,10 @@ def list_schema_patterns(schema: Any) -> Iterator[str]:
 
 
 def require_own_references(schema: Any) -> None:
-    """Refuse references to another document, to nothing, to a name, without end, or too many.
+    """Refuse references to another document, to nothing, to a name, in a loop, or too many.
 
     Raises:
-        ValueError: names the reference, and says what to do.
+        ValueError: with the reference and the fix.
     """
     parts = {id(one): one for one in _list_parts(schema)}
     for part in parts.values():
@@ -230,7 +231,7 @@ def _require_no_names(part: Mapping[str, Any], *, is_root: bool) -> None:
 
 
 def _list_parts(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield each object of *schema* that is a schema, also where only a reference leads to."""
+    """Yield each object of *schema* that is a schema, including those that a `$ref` reaches."""
     waiting, seen = [schema], set[int]()
     while waiting:
         part = waiting.pop()
@@ -250,7 +251,7 @@ def _list_parts(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _list_same(schema: Any, part: Mapping[str, Any]) -> list[int]:
-    """The identities of the schemas by which *part* judges the same value, as often as it does."""
+    """The identities of the schemas that *part* applies to the same value, with repetitions."""
     found = [_find_part(schema, ref) for ref in _list_references(part)]
     for name in SAME:
         below = part.get(name)
@@ -269,7 +270,7 @@ def _find_part(schema: Any, reference: str) -> Any:
     """The part of *schema* that *reference* leads to.
 
     Raises:
-        ValueError: it is to another document, to a name, or to no part.
+        ValueError: it refers to another document, to a name, or to no part.
     """
     if not reference.startswith("#"):
         raise ValueError(
@@ -290,7 +291,7 @@ def _find_part(schema: Any, reference: str) -> Any:
 
 
 def _count_parts(value: Any) -> int:
-    """How many values *value* consists of, with itself."""
+    """The number of values in *value*, including itself."""
     waiting, count = [value], 0
     while waiting:
         part = waiting.pop()

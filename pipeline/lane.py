@@ -1,8 +1,8 @@
 """Runs one lane: its landing loop, and the mirrors that follow it.
 
 Landing, merges, maintenance, backfills and image export may run at the same time, each in one
-thread. Only a merge run and the maintenance of one mirror exclude each other. Tables of tier 0
-have a merge queue of their own, if there are any.
+thread. Only a merge run and the maintenance of one mirror exclude each other. Tables of tier 0 have
+a merge queue of their own, if there are any.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +31,11 @@ from pipeline.spark.session import JobCounts
 
 @dataclass(eq=False)
 class Lane:
-    """Land and apply; a table that fails is held and blocks no other.
+    """Lands and merges one lane; a table that fails is held and blocks no other.
 
-    State kept here is a cache of what the lake says.  Landing's thread alone replaces ``known``,
-    whole, when all that belongs to a batch is in it; a merge run reads it once.  ``urgent`` merges
-    the tables of tier 0; without it ``runner`` merges all.
+    State kept here is a cache of the lake's state. Only landing's thread replaces ``known``, as a
+    whole, when it contains all of a batch; a merge run reads it once. ``urgent`` merges the tables
+    of tier 0; without it ``runner`` merges all.
     """
 
     landing: Landing
@@ -51,7 +51,7 @@ class Lane:
     _queues: tuple[MergeQueue, ...] = field(init=False)
 
     def __post_init__(self, catalog: Catalog) -> None:
-        """Begin with what has landed."""
+        """Start from what has landed."""
         self.known = Known(self.landing.checkpoint, catalog)
         self._queues = (MergeQueue("apply", self.runner),)
         if self.urgent is not None:
@@ -59,18 +59,18 @@ class Lane:
             self._queues = (others, MergeQueue("apply_urgent", self.urgent, is_tier0))
 
     def spark_work(self) -> Mapping[str, SparkWork]:
-        """Spark jobs by work since this was last asked."""
+        """Spark jobs by kind of work since the last call."""
         return self.jobs.take()
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What the newest landed batch proves."""
+        """The checkpoint of the newest landed batch."""
         return self.known.checkpoint
 
     def land(
         self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()
     ) -> LandingReport:
-        """Land one batch, and corrected messages with it, and learn the schema changes in it."""
+        """Land one batch, with corrected messages, and add its schema changes to the catalog."""
         self.enter_pool("land")
         landed = self.landing.land(waived, resubmissions)
         checkpoint, known = self.landing.checkpoint, self.known
@@ -85,13 +85,13 @@ class Lane:
         return landed
 
     def unsaid_hazards(self) -> Mapping[str, tuple[Finding, ...]]:
-        """Source -> hazards that were seen and are in no checkpoint yet; after landing only."""
+        """Source -> hazards that are in no checkpoint yet; call it only after landing."""
         return find_unrecorded_hazards(self.landing.feeds, self.landing.checkpoint)
 
     def remind(
         self, hazards: Mapping[str, tuple[Finding, ...]], held: frozenset[str] = frozenset()
     ) -> None:
-        """Recall the hazards and the ids of holds from before a restart; before anything lands."""
+        """Restore the hazards and the ids of holds from before a restart, before landing."""
         self.landing.recall_holds(held)
         for feed in self.landing.feeds:
             feed.remind(hazards.get(feed.settings.name, ()))
@@ -102,7 +102,7 @@ class Lane:
         Without a queue of their own, the mirrors of tier 0 are among the others. The cuts of the
         request are compared with the newest landed batch.
 
-        Returns a report for each merged mirror, and for each one that is held; none if the
+        Returns a report for each merged mirror, and for each one that is held; no reports if the
         maintenance of one mirror takes too long.
         """
         if urgent and self.urgent is None:
@@ -144,7 +144,7 @@ class Lane:
         return () if self.image_writer is None else self.image_writer.run(self.known)
 
     def close(self) -> None:
-        """Stop Spark."""
+        """Close the connections of backfills, and stop Spark."""
         self.backfill_runner.close()
         if self.session is not None:
             self.session.stop()
@@ -157,16 +157,16 @@ class Lane:
         return self.known.catalog.table(table, self.checkpoint.shards).key
 
     def _learnt(self, known: Known, checkpoint: Checkpoint, landed: LandingReport) -> Catalog:
-        """The schemas as of *checkpoint*; schema changes are rare, and read back from the log."""
+        """The schemas as of *checkpoint*; the log is read only if the batch has schema changes."""
         seen = landed.batch == checkpoint.batch == known.checkpoint.batch + 1
         if seen and not self.landing.facts.statements:
             return known.catalog
         return known.catalog.reading(self.landing.log.schema_changes(known.checkpoint.batch))
 
     def enter_pool(self, name: str) -> SparkSession | None:
-        """Return the session, for jobs of this thread that share its cores fairly with others.
+        """Put this thread's jobs into the Spark pool *name*, and return the session.
 
-        In the one pool that all jobs are in by default, the first come is the first served.
+        Pools share the cores fairly. In the default pool, jobs run in order of arrival.
         """
         if self.session is not None:
             self.session.sparkContext.setLocalProperty("spark.scheduler.pool", name)

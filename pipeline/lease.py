@@ -1,10 +1,9 @@
 """Holds a lease on a lane, so that one service at a time lands it, on any host and store.
 
-The lease is a folder of numbered files beside the change log. A holder renews it by creating
-the next number, which exactly one writer can create. No two clocks are compared: a service that
-waits for the lease watches with its own monotonic clock whether the number changes. A holder
-that died on the same machine is replaced at once; one that died elsewhere is waited for until
-the lease expires.
+The lease is a folder of numbered files beside the change log. A holder renews it by creating the
+next number, which exactly one writer can create. No two clocks are compared: a service that waits
+for the lease watches with its own monotonic clock whether the number changes. A holder that died on
+the same machine is replaced at once. If it died elsewhere, others wait until the lease expires.
 
 Commits do not depend on the lease: a batch that another service has landed is refused by its
 number.
@@ -29,18 +28,18 @@ from pipeline.errors import ConfigError, UnreachableError
 
 FOLDER = "_lease"
 RENEWED_EVERY = timedelta(seconds=10)
-EXPIRES = timedelta(seconds=30)  # without a renewal, of the watching service's monotonic clock
+EXPIRES = timedelta(seconds=30)  # without a renewal, by the monotonic clock of the waiting service
 LOOKED_EVERY = 1.0  # seconds, while a service waits for another's lease to expire
-_ENDED = frozenset({"Z", "X", "x"})  # states of a process that runs no more
+_ENDED = frozenset({"Z", "X", "x"})  # states of a process that has ended
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The service that has a lease; ``since`` is its own clock's, to be shown and never compared.
+    """The service that has a lease; ``since`` is by its own clock, for display only.
 
-    ``machine`` and ``started`` tell its process from every other, where the process can be looked
-    up: the boot and the process namespace, and the process's start in that boot's clock ticks.
+    ``machine`` and ``started`` identify its process, if it can be looked up: the boot and the
+    process namespace, and the start of the process in that boot's clock ticks.
     """
 
     id: str
@@ -54,7 +53,7 @@ class Holder:
 
     @classmethod
     def here(cls, store: str, at: datetime) -> "Holder":
-        """This process."""
+        """Describe this process."""
         pid, began = os.getpid(), at.isoformat(timespec="seconds")
         found = find_process(pid)
         started = 0 if found is None else found[1]
@@ -68,7 +67,7 @@ class Holder:
 
     @property
     def runs(self) -> bool | None:
-        """Whether its process runs; None if that cannot be looked up from here."""
+        """Whether its process runs; None if this process cannot look that up."""
         if not self.machine or not self.started or self.machine != _machine():
             return None
         found = find_process(self.pid)
@@ -77,7 +76,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The newest renewal; number 0 stands for no renewal."""
+    """The newest renewal; number 0 means no renewal."""
 
     number: int
     holder: Holder | None
@@ -91,9 +90,9 @@ class _Seen:
 
 @dataclass(eq=False)
 class Lease:
-    """The lease of ``lane`` on the change log in *store*, for ``holder``; for one thread a time.
+    """The lease of ``lane`` on the change log in *store*; used by one thread at a time.
 
-    ``monotonic`` counts seconds of this process's life.
+    ``monotonic`` returns seconds that only this process compares.
     """
 
     store: Store
@@ -104,23 +103,23 @@ class Lease:
     _folder: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Take nothing yet."""
+        """Compute the lease's folder; nothing is taken yet."""
         self._folder = f"{FOLDER}/{quote(self.lane, safe='').replace('.', '%2E')}"
 
     def take(self, stopped: Callable[[float], bool]) -> bool:
-        """Become the one service of the lane; false once *stopped*, which waits so many seconds.
+        """Take the lease; *stopped* waits some seconds, and ends the wait if it returns true.
 
-        Returns at once where the last holder has stopped, or has died on this machine.  One that
-        died elsewhere is waited for until its lease expires.
+        Returns at once if the last holder has stopped, or has died on this machine. If it died
+        elsewhere, this waits until its lease expires. Returns False if *stopped* ended the wait.
 
         Raises:
-            ConfigError: another service has it; the message names that one.
+            ConfigError: another service has it; the message names that service.
             UnreachableError: the lake does not answer.
         """
         self.store.make_folder(self._folder)
         seen, since, waiting = self._newest(), self.monotonic(), False
         while True:
-            if self._is_own(seen):  # its answer was lost
+            if self._is_own(seen):  # an earlier renewal whose answer was lost
                 self.number = seen.number
                 return True
             if not seen.free and seen.holder is not None and seen.holder.runs:
@@ -138,12 +137,12 @@ class Lease:
                     return False
             now = self._newest()
             if now.number > seen.number and not (now.free or self._is_own(now)):
-                raise self._refused(now)  # it was renewed or taken while we looked
+                raise self._refused(now)  # renewed or taken meanwhile
             if now != seen:
                 seen, since = now, self.monotonic()
 
     def renew(self) -> None:
-        """Say that this service still lands the lane.
+        """Renew the lease.
 
         Raises:
             ConfigError: another service has taken the lease; this one must stop.
@@ -160,15 +159,15 @@ class Lease:
         self.number = seen.number  # an earlier renewal whose answer was lost
 
     def release(self) -> None:
-        """Let another service have it at once."""
+        """Release the lease, so that another service can take it at once."""
         if self.number:
             self.holder = replace(self.holder, released=True)
             self.renew()
-            if self._newest().holder != self.holder:  # that was an earlier one without an answer
+            if self._newest().holder != self.holder:  # that was an earlier renewal
                 self.renew()
 
     def _made(self, number: int) -> bool:
-        """Whether *number* was made here and is the newest; older ones are removed."""
+        """Create *number*; return whether it is the newest. Older ones are removed."""
         try:
             self.store.put_new(self._name(number), msgspec.json.encode(self.holder))
         except FileExistsError:
@@ -178,7 +177,7 @@ class Lease:
             raise UnreachableError(f"{uri}: the folder is gone; restore it") from error
         found = self._numbers()
         if not found or found[-1] != number:
-            return False  # a holder that slept while others counted on
+            return False  # this holder slept while others renewed
         self.number = number
         for old in found[:-1]:
             self.store.remove(self._name(old))
@@ -189,7 +188,7 @@ class Lease:
 
     def _newest(self) -> _Seen:
         while found := self._numbers():
-            with suppress(FileNotFoundError):  # it was renewed meanwhile
+            with suppress(FileNotFoundError):  # renewed meanwhile
                 content = self.store.read(self._name(found[-1]))
                 try:
                     return _Seen(found[-1], msgspec.json.decode(content, type=Holder))
@@ -214,7 +213,7 @@ class Lease:
 
 
 def _is_hidden(pid: int) -> bool | None:
-    """None if a process that cannot be read is there for others (``hidepid``); false if not."""
+    """False if there is no such process; None if it may be hidden (``hidepid``)."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -225,7 +224,7 @@ def _is_hidden(pid: int) -> bool | None:
 
 
 def _machine() -> str:
-    """Names this boot and this namespace of processes; empty where that cannot be read."""
+    """Identify this boot and this process namespace; empty if they cannot be read."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
@@ -236,7 +235,7 @@ def _machine() -> str:
 def find_process(pid: int) -> tuple[bool, int] | None:
     """Whether a process of this machine runs, and its start in clock ticks; None without one.
 
-    Numbers of processes are given again, a number together with its start is not.
+    Process ids are reused, but never together with the same start.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()

@@ -3,7 +3,7 @@
 The minute is that of the change itself (`at`, as landed), in whole minutes since 1970 UTC. Landing
 counts what it writes, and a merge counts what it read, each by its own rows. So a difference is a
 row that one of them did not see. In the same way a merge counts the rows that it writes, and a copy
-those that it took over.
+those that it applied.
 
 In the change log only rows that came through a topic count. Rows that Sluice adds itself have none:
 rows of a backfill, and the end of a base. Counts are text-keyed, because they are stored as JSON.
@@ -25,7 +25,7 @@ MinuteCounts = Mapping[str, Mapping[str, int]]
 Name = TypeVar("Name")
 
 NO_MINUTE = ""
-MOST_MINUTES = 500  # of one table in one batch or merge; more are not kept, and are unknown
+MOST_MINUTES = 500  # of one table in one batch or merge; larger counts are dropped, and are unknown
 COUNTED_OPS = (
     Op.CREATE,
     Op.UPDATE,
@@ -35,15 +35,15 @@ COUNTED_OPS = (
     Op.TOMBSTONE,
     Op.ERROR,
 )
-"""Of rows that a merge reads."""
+"""Ops of rows that a merge reads."""
 _MINUTE = 60_000_000  # microseconds
 _NO_TIME = np.iinfo(np.int64).min
 MINUTES = _FIRST, _LAST = -1_035_593_280, 4_223_371_679
-"""The first and the last of the years 1 to 9999, which a datetime can have."""
+"""The first and the last minute of the years 1 to 9999, the range of a datetime."""
 
 
 def count_minutes(rows: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
-    """Return table -> minute -> op -> rows, of those that came through a topic.
+    """Return table -> minute -> op -> rows that came through a topic.
 
     In: table, op, at, topic of ``CHANGES``. A row without a table does not count.
     """
@@ -60,7 +60,7 @@ def count_minutes(rows: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def count_origins(origins: pa.ChunkedArray) -> dict[str, dict[str, int]]:
-    """Return minute -> op -> rows, by their column ``_sluice``; op is empty where it is null."""
+    """Return minute -> op -> rows, from the column ``_sluice``; op is empty where that is null."""
     ops = pc.fill_null(pc.struct_field(origins, "op").cast(pa.string()), "")
     minutes = minutes_of(pa.table({"at": pc.struct_field(origins, "at")}))
     found: dict[str, dict[str, int]] = {}
@@ -72,12 +72,12 @@ def count_origins(origins: pa.ChunkedArray) -> dict[str, dict[str, int]]:
 def count_groups(
     *columns: pa.Array | pa.ChunkedArray | npt.NDArray[np.int64],
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each group of equal rows, and how many there are."""
+    """Yield the values of each group of equal rows, and the number of rows."""
     coded = [_encoded(pa.array(one) if isinstance(one, np.ndarray) else one) for one in columns]
     sizes = [len(one.dictionary) for one in coded]
     if not all(sizes):
         return
-    # one number for each row: groups by three columns take Arrow several times as long
+    # one number for each row: Arrow groups by three columns several times as slowly
     mixed = np.ravel_multi_index(tuple(one.indices.to_numpy() for one in coded), sizes)
     groups = pc.value_counts(pa.array(mixed))
     places = np.unravel_index(groups.field(0).to_numpy(), sizes)
@@ -93,7 +93,7 @@ def _encoded(column: pa.ChunkedArray | pa.Array) -> pa.DictionaryArray:
 def minutes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
     """Return the minute of each row by its ``at``; see :func:`minute_key`.
 
-    A time outside of the years 1 to 9999 counts as none.
+    A time outside the years 1 to 9999 counts as no time.
     """
     times = pc.fill_null(rows["at"].cast(pa.int64()), _NO_TIME)
     found = np.asarray(times) // _MINUTE
@@ -111,7 +111,7 @@ def minute_key(minute: int) -> str:
 
 
 def add_counts(counts: Iterable[MinuteCounts]) -> dict[str, dict[str, int]]:
-    """Add them up."""
+    """Add up counts by minute and name."""
     found: dict[str, dict[str, int]] = {}
     for one in counts:
         for minute, named in one.items():
@@ -120,7 +120,7 @@ def add_counts(counts: Iterable[MinuteCounts]) -> dict[str, dict[str, int]]:
 
 
 def add_named(*counts: Mapping[Name, int]) -> dict[Name, int]:
-    """Add them up by name."""
+    """Add up counts by name."""
     found: dict[Name, int] = {}
     for one in counts:
         for name, number in one.items():
@@ -138,7 +138,7 @@ def add_tables(tables: Iterable[Mapping[str, MinuteCounts]]) -> dict[str, Minute
 
 
 def parse_counts(stored: object) -> dict[str, dict[str, int]] | None:
-    """Read back stored counts; None if they are no counts."""
+    """Check stored counts and return them; None if they are not valid."""
     if not isinstance(stored, dict):
         return None
     for minute, own in stored.items():
@@ -153,5 +153,5 @@ def parse_counts(stored: object) -> dict[str, dict[str, int]] | None:
 
 
 def bounded(counts: MinuteCounts | None) -> MinuteCounts | None:
-    """Return *counts* if they are few enough to be kept, else None: unknown."""
+    """Return *counts* if they are few enough to be stored, else None (unknown)."""
     return None if counts is None or len(counts) > MOST_MINUTES else counts

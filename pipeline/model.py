@@ -22,7 +22,7 @@ from pipeline.finding import Finding
 
 
 class Op(StrEnum):
-    """What a row of the change log records; the first five concern mirrors.
+    """What a row of the change log records; mirrors apply the first six.
 
     ``SKIPPED`` is a message without a change, as its format decodes it. It is never landed.
     """
@@ -44,7 +44,7 @@ class Op(StrEnum):
 
 
 class Origin(IntEnum):
-    """Where a change came from; at equal order the greater wins, so LIVE always does."""
+    """Where a change came from; at equal order the higher wins, so LIVE always wins."""
 
     SNAPSHOT = 0
     REPLAY = 1
@@ -53,7 +53,7 @@ class Origin(IntEnum):
 
 
 class Hop(StrEnum):
-    """A leg of the way from source to mirror, and on to a copy, as a change passes them."""
+    """A part of the path from source to mirror, and on to a copy, in the order of a change."""
 
     COLLECTION = "collection"
     SYNC = "sync"
@@ -72,15 +72,15 @@ class Stage(StrEnum):
 
 
 def stage_name(stage: Stage, copy: str = "") -> str:
-    """A stage as it is shown: a copy with its name, for a table may have several."""
+    """A stage for display: a copy with its name, because a table may have several."""
     return f"{stage}:{copy}" if copy else str(stage)
 
 
 class Ordering(StrEnum):
-    """What the order of a source's changes rests on, the strongest first.
+    """What the order of a source's changes is based on, the strongest first.
 
-    LOG: their places in the source's log.  SEQUENCE: the messages' own sequence, which the
-    collector made by its clock.  OFFSET: where their messages stand in a partition of a topic.
+    LOG: their positions in the source's log. SEQUENCE: the messages' own sequence, which the
+    collector made by its clock. OFFSET: the offsets of their messages in a partition of a topic.
     """
 
     LOG = "log_position"
@@ -89,20 +89,22 @@ class Ordering(StrEnum):
 
     @property
     def strength(self) -> int:
-        """Higher for what proves more."""
+        """Higher for an ordering that proves more."""
         return _STRENGTHS[self]
 
 
 _STRENGTHS = {one: -place for place, one in enumerate(Ordering)}
 
 COLUMN_VERSIONS = "_column_versions"
-"""The column of a row with JSON: by name, which others have a lower version than the
-row does: ``pos`` of the change that each comes from.  Only some formats have it."""
+"""A column of JSON, in some formats: the columns that have a lower version than the row.
+
+It maps each such column to the ``pos`` of the change that its value comes from.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Order:
-    """Where a change stands in its source's log; compared left to right, within one source.
+    """The position of a change in its source's log; compared left to right, within one source.
 
     MySQL: Sluice's epoch, binlog file number, position in it, row of the event.
     """
@@ -114,51 +116,51 @@ class Order:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The values of ``ORDER_PARTS``, as ``Order(*parts)`` takes them; compared alike."""
+        """The values of ``ORDER_PARTS``, as ``Order(*parts)`` takes them; they compare alike."""
         return _order_parts(self)
 
     @property
     def event(self) -> "Order":
-        """That of the event whose row it is; of a snapshot's rows that of the snapshot."""
+        """The order of the event that contains the row; for snapshot rows the snapshot's."""
         return Order(*self.parts[:-1])
 
 
 ORDER_PARTS = tuple(part.name for part in fields(Order))
-"""Names of the parts of an order, in every table and message; the first counts most."""
+"""Names of the parts of an order, in every table and message; the most significant first."""
 
 LOG_PARTS = ORDER_PARTS[1:]
-"""Those that a message has: all but the epoch."""
+"""The parts that a message has: all except the epoch."""
 
 _order_parts: Callable[[Order], tuple[int, ...]] = attrgetter(*ORDER_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderSpan:
-    """From the lowest to the highest of some orders of one source."""
+    """The span from the lowest to the highest of some orders of one source."""
 
     lowest: Order
     highest: Order
 
     def joined(self, other: "OrderSpan") -> "OrderSpan":
-        """Over all orders of both."""
+        """The span over all orders of both."""
         return OrderSpan(min(self.lowest, other.lowest), max(self.highest, other.highest))
 
     def within(self, epoch: int) -> "OrderSpan":
-        """As if none were of an epoch above that one."""
+        """The span with all higher epochs lowered to *epoch*."""
         ends = (replace(one, epoch=min(one.epoch, epoch)) for one in (self.lowest, self.highest))
         return OrderSpan(*ends)
 
     def up_to(self, last: Order) -> "OrderSpan":
-        """Without what is above *last*."""
+        """The span without what is above *last*."""
         return OrderSpan(self.lowest, min(self.highest, last))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardId:
-    """A physical table by its two names, and the one text that stands for them everywhere.
+    """A physical table by its two names; its text is ``database.table`` everywhere.
 
-    ``database.table``; a part that holds a dot or a double quote, or is empty, stands in double
-    quotes, with those inside doubled, so that no two tables share a text.
+    A part that is empty, or contains a dot or a double quote, is in double quotes, with those
+    inside doubled. So no two tables share a text.
     """
 
     database: str
@@ -170,7 +172,7 @@ class ShardId:
 
     @classmethod
     def parse(cls, text: str) -> "ShardId":
-        """Read back what ``str`` wrote.
+        """Parse the output of ``str``.
 
         Raises:
             ValueError: the text is not canonical.
@@ -182,7 +184,7 @@ class ShardId:
 
     @classmethod
     def read(cls, text: str) -> "ShardId":
-        """The same of any text: one that is not canonical is parted at its first dot."""
+        """Parse any text; one that is not canonical is split at its first dot."""
         try:
             return cls.parse(text)
         except ValueError:
@@ -191,7 +193,7 @@ class ShardId:
 
     @staticmethod
     def beginning(database: str) -> str:
-        """What the text of each table of *database* begins with, and that of no other."""
+        """The beginning of the text of each table of *database*, and of no other table."""
         return f"{_part(database)}."
 
 
@@ -199,7 +201,7 @@ _PART = re.compile(r'"(?:[^"]|"")*"|[^."]+')
 
 
 def table_name_fault(text: str) -> str:
-    """Why *text* is not a table's name as `ShardId` writes it, and how to write it; or empty."""
+    """Why *text* is not a table name as `ShardId` writes it, and how to write it; else empty."""
     try:
         ShardId.parse(text)
     except ValueError as error:
@@ -231,8 +233,10 @@ def _bare(part: str) -> str:
 class Shard(NamedTuple):
     """One physical ``database.table`` of one source.
 
-    A tuple, for checkpoints have thousands as keys: its hash costs a tenth of a dataclass's.
-    It sorts by source, then by name.  Its text sorts otherwise where a source's name begins with
+    It is a tuple, because checkpoints have thousands as keys and its hash costs a tenth of a
+    dataclass's.
+
+    It sorts by source, then by name. Its text sorts differently if one source's name begins with
     another's (``a-b/`` is before ``a/``), so sort by ``str`` what is stored or shown.
     """
 
@@ -245,7 +249,7 @@ class Shard(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> "Shard":
-        """Read back what ``str`` wrote; a source's name holds no slash.
+        """Parse the output of ``str``; source names have no slash.
 
         The newest ``MAX_PARSED_SHARDS`` texts yield the same object each time.
         """
@@ -253,7 +257,7 @@ class Shard(NamedTuple):
 
     @property
     def database(self) -> str:
-        """The schema the physical table lives in."""
+        """The schema of the physical table."""
         return self.id.database
 
     @property
@@ -263,12 +267,12 @@ class Shard(NamedTuple):
 
     @property
     def id(self) -> ShardId:
-        """Both names; they may hold dots and quotes, so the text is never split at a dot."""
+        """Both names; they may contain dots and quotes, so never split the text at a dot."""
         return ShardId.read(self.name)
 
 
 MAX_PARSED_SHARDS = 65_536
-"""Texts of shards that are kept with what they were parsed to; each costs about 300 bytes."""
+"""Number of parsed shard texts that are cached; each costs about 300 bytes."""
 
 
 @lru_cache(maxsize=MAX_PARSED_SHARDS)
@@ -281,10 +285,10 @@ def _parse_shard(text: str) -> Shard:
 class Table:
     """A logical name and the shards that fold into it, sorted.
 
-    ``key`` holds the source's key columns in order; empty when the source declares none.
+    ``key`` holds the source's key columns in order; empty if the source declares none.
     ``id_column`` is the one integer key column that probes may range over; None without one.
-    ``by_standard`` are columns whose values the mirror has otherwise than the source: not to be
-    compared, and in no order that both know.
+    ``by_standard`` are columns whose values in the mirror differ from the source's. They are not
+    compared, and source and mirror do not order them alike.
     """
 
     name: str
@@ -300,7 +304,7 @@ class Table:
         return column.casefold() in {one.casefold() for one in self.by_standard}
 
     def with_standards(self, columns: tuple[str, ...]) -> "Table":
-        """The table with *columns* that standards write; no probe ranges over such a key."""
+        """The table with *columns* rewritten by standards; probes do not range over such a key."""
         made = replace(self, by_standard=columns)
         return replace(made, id_column=None) if any(map(made.restates, made.key)) else made
 
@@ -315,20 +319,20 @@ class Table:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the sources the shards live on, sorted, each once."""
-        if len(self.shards) == 1:  # of thousands of tables, many times a round
+        """Names of the shards' sources, sorted, each once."""
+        if len(self.shards) == 1:  # called for thousands of tables, many times a round
             return (self.shards[0].source,)
         return tuple(sorted({shard.source for shard in self.shards}))
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A measurement that does not exist; ``why`` is shown to people.  Never a number."""
+    """A measurement that does not exist; ``why`` is shown to people. Never a number."""
 
     why: str
 
     def __post_init__(self) -> None:
-        """Give a reason where the caller gave none."""
+        """Fill in a reason if the caller gave none."""
         object.__setattr__(self, "why", text_or_cause(self.why, "no answer"))
 
 
@@ -337,9 +341,9 @@ Lag = timedelta | Missing
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a source's log: ``words`` are for people, and for the source's own ``kind``.
+    """A position in a source's log: ``words`` are for people, and for the source's own ``kind``.
 
-    It is compared by :mod:`pipeline.sources.positions` and by nothing else.
+    It is compared only by :mod:`pipeline.sources.positions`.
     """
 
     kind: str
@@ -352,7 +356,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where the log of a connected server ends; ``identity`` is that server's own.
+    """The end of the log of a connected server; ``identity`` is the server's.
 
     ``parted`` is where it left the log of the server that it replaced, if it did and reports it.
     """
@@ -364,9 +368,9 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class RetainedLog:
-    """What keeps a source's log for its collector: nothing of it below ``begins``.
+    """What retains a source's log for its collector, from the position ``begins`` on.
 
-    Only its own ``kind`` reads its ``words``.
+    Only its own ``kind`` parses its ``words``.
     """
 
     kind: str
@@ -376,11 +380,11 @@ class RetainedLog:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A heartbeat as a position: its position is above all that its source committed before ``at``.
+    """A heartbeat as a position: it is above everything that its source committed before ``at``.
 
-    ``at`` is the earlier of Sluice's clock, read *before* the heartbeat's statement, and the
-    server's own, read before its commit; ``head`` was read from the server *after* it, so it is
-    at or above the heartbeat itself.
+    ``at`` is the earlier of two clocks: Sluice's, read *before* the heartbeat's statement, and the
+    server's own, read before its commit. ``head`` was read from the server *after* the commit, so
+    it is at or above the heartbeat itself.
     """
 
     source: str
@@ -391,7 +395,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What a collector has durably handed over: all transactions before ``position``.
+    """What a collector has durably sent: all transactions before ``position``.
 
     ``snapshot`` is true while it is still reading its initial snapshot: then nothing is proven.
     """
@@ -404,7 +408,7 @@ class Acknowledged:
 class SnapshotAgain:
     """A snapshot of a whole source whose tables had bases: its order, when it was seen, and where.
 
-    ``asked`` if something of the source was lost, or unread, by then: a snapshot heals that.
+    ``asked`` if the source had a gap or unreadable changes by then, which a snapshot repairs.
     """
 
     order: Order
@@ -417,7 +421,8 @@ class SnapshotAgain:
 class TopicPartition(NamedTuple):
     """One partition of one topic.
 
-    A tuple, for checkpoints have thousands as keys: its hash costs a tenth of a dataclass's.
+    It is a tuple, because checkpoints have thousands as keys and its hash costs a tenth of a
+    dataclass's.
     """
 
     topic: str
@@ -429,7 +434,7 @@ class TopicPartition(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "TopicPartition":
-        """Read back what ``str`` wrote."""
+        """Parse the output of ``str``."""
         topic, _, partition = text.rpartition(":")
         return cls(topic, int(partition))
 
@@ -446,7 +451,7 @@ class SourcePartition(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "SourcePartition":
-        """Read back what ``str`` wrote; a source's name holds no slash."""
+        """Parse the output of ``str``; source names have no slash."""
         source, _, at = text.partition("/")
         topic, _, partition = at.rpartition(":")
         return cls(source, TopicPartition(topic, int(partition)))
@@ -454,7 +459,7 @@ class SourcePartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnd:
-    """How far one partition has been landed: the next offset to read, and in which incarnation."""
+    """How far one partition has landed: the next offset to read, and the topic's incarnation."""
 
     offset: int
     topic_id: str = ""
@@ -463,13 +468,13 @@ class PartitionEnd:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Counts of one batch of one table; each term is counted on its own.
+    """Counts of one merged slice of one table; each term is counted separately.
 
     ``corrected`` counts messages that an earlier account counts as quarantined, and whose changes
-    are read now: so many were read twice, and are no longer quarantined.
+    are read now. They were read twice, and are no longer quarantined.
 
-    ``minutes`` and ``explained`` count rows by minute, by op and by what became of them (see
-    :mod:`pipeline.minute_counts`). They are None if that is unknown, and explain nothing.
+    ``minutes`` and ``explained`` count rows by minute, by op and by outcome (see
+    :mod:`pipeline.minute_counts`). They are None if that is unknown.
     """
 
     read: int = 0
@@ -494,10 +499,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Nothing kept, for the collector, what was written to any table: ``why``.
+    """A time in which nothing retained the writes of any table for the collector; ``why``.
 
-    ``since`` is when that was first noticed, ``over`` once it is kept again: what was written
-    until then is not sent.
+    ``since`` is when that was first noticed, ``over`` is set once writes are retained again. What
+    was written until then is not sent.
     """
 
     why: str
@@ -507,19 +512,22 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class CaptureScope:
-    """The tables whose rows are sent, by the present settings.
+    """The tables whose rows are sent, by the current settings.
 
-    ``text`` changes whenever the scope may have changed.  Lists that cannot be read are not
-    ``known``, and include nothing.  ``said_by`` names the lists in messages.  ``replaced`` are
-    tables whose rows were replaced without an event in the log (dropped, recreated, exchanged),
-    each with its last detection, in seconds of this process's own clock.
+    ``text`` changes whenever the scope may have changed. Lists that cannot be read are not
+    ``known``, and include nothing. ``said_by`` names the lists in messages. ``replaced`` are tables
+    whose rows were replaced without an event in the log (dropped, recreated, exchanged). Each has
+    its last detection, in seconds of this process's own clock.
+
     `keeper` is the slot that retains the log; None without one, or if it is not needed.
-    ``remembered`` describes what is behind each table's name in the source, for the landing
+    ``remembered`` describes the storage behind each table's name in the source, for the landing
     checkpoint; ``differs`` names the tables where that has changed since.
+
     ``alters`` returns for a column, ``database.table.column``, the setting that omits it or its
-    values, empty without one; if no column is altered, ``alters`` itself is absent.
-    ``hazards`` are settings that may drop, rewrite or delay changes.  The list is complete once
-    the looks are ``steady``, except for what is ``unanswered``, named as a hazard's ``where``.
+    values, empty without one; if no column is altered, ``alters`` itself is None.
+
+    ``hazards`` are settings that may drop, rewrite or delay changes. The list is complete once the
+    looks are ``steady``, except for what is ``unanswered``, named as a hazard's ``where``.
     ``unreported`` returns the alternatives of a remembered hazard's ``shards`` that were not
     examined: for them the hazard lasts.
     """
@@ -545,19 +553,19 @@ class CaptureScope:
 
     @property
     def newest(self) -> float:
-        """When anything was noticed last."""
+        """The time of the newest detection."""
         began = () if self.broken is None else (self.broken.since,)
         return max((*self.replaced.values(), *began), default=float("-inf"))
 
     def after(self, at: float) -> "CaptureScope":
-        """Without what was noticed up to *at*, unless it still lasts."""
+        """The scope without detections up to *at*, unless they still last."""
         left = {shard: seen for shard, seen in self.replaced.items() if seen > at}
         ended = self.broken is not None and self.broken.over and self.broken.since <= at
         return replace(self, replaced=left, broken=None if ended else self.broken)
 
 
 def combine_scopes(lists: CaptureScope, source: CaptureScope | None) -> CaptureScope:
-    """What the *lists* of a collector let in and its *source* sends; None: that sends all.
+    """The tables that both the collector's *lists* and its *source* send; None: a source sends all.
 
     A source without a ``text`` sends all, too, and adds only hazards.
     """

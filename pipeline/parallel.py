@@ -31,15 +31,15 @@ from pipeline.errors import SluiceError, UnreachableError
 from pipeline.model import Missing
 
 PATIENCE = timedelta(seconds=3)
-CALLS = 8  # each of which may leave some open: so many threads hang, and no more
-_IDLE = 60.0  # s after which a thread that nobody needs ends
+CALLS = 8  # calls that may each leave `most` questions open, each with a hanging thread
+_IDLE = 60.0  # seconds after which an idle thread ends
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What was said, and when it was asked for: it may be as old as that."""
+    """A value, and when it was asked for; it may be as old as that."""
 
     value: T
     asked: datetime
@@ -47,7 +47,10 @@ class Answer(Generic[T]):
 
 @dataclass(eq=False, slots=True)
 class _Inquiry(Generic[T]):
-    """``awaited`` until somebody has given up, and ``shared`` if others wait for it, too."""
+    """A running question.
+
+    ``awaited`` until its caller gives up, ``shared`` if several calls wait for it.
+    """
 
     name: str
     put: Callable[[], T]
@@ -60,7 +63,7 @@ class _Inquiry(Generic[T]):
 
 @dataclass(eq=False, slots=True)
 class _Asking(Generic[T]):
-    """One call: what has yet to be put, what was, and what is still waited for."""
+    """One call: the questions that wait, those that were asked, and those still awaited."""
 
     waiting: deque[str]
     questions: Mapping[str, Callable[[], T]]
@@ -72,11 +75,11 @@ class _Asking(Generic[T]):
 
 @dataclass(eq=False)
 class DeadlinePool(Generic[T]):
-    """Asks by name, from any number of threads.
+    """Asks questions by name, from any number of threads.
 
-    ``at_once`` limits the concurrent questions of one call; None removes the limit.  Many small
-    questions are best asked one after the other.  An overdue one makes room for the next.  Where
-    ``most`` of one call have not answered, or `CALLS` times as many of all, no other is asked.
+    ``at_once`` limits the concurrent questions of one call; None removes the limit. Many small
+    questions are best asked one after the other. An overdue one makes room for the next. If
+    ``most`` of one call are unanswered, or `CALLS` times as many of all calls, no other is asked.
     """
 
     clock: Callable[[], datetime]
@@ -97,16 +100,16 @@ class DeadlinePool(Generic[T]):
 
     @property
     def open(self) -> frozenset[str]:
-        """Those who have been asked and have not answered yet."""
+        """Names that were asked and have not answered yet."""
         with self._lock:
             return frozenset(self._open)
 
     def ask(self, questions: Mapping[str, Callable[[], T]]) -> dict[str, Answer[T] | Missing]:
-        """What each answers by name; Missing, with his words, where he raised a SluiceError.
+        """The answers by name; Missing, with the error's text, if a question raised a SluiceError.
 
-        Of names that were not asked, because too many others do not answer, nothing is said.
+        Names that were not asked, because too many others do not answer, are absent.
         """
-        changed = threading.Condition(self._lock)  # who waits is woken for nobody else's answer
+        changed = threading.Condition(self._lock)  # other calls' answers do not wake it
         with self._lock:
             asking = _Asking(self._ordered(questions), questions, copy_context(), changed)
             self._askings.add(asking)
@@ -154,7 +157,7 @@ class DeadlinePool(Generic[T]):
                 yield one
 
     def _ordered(self, names: Iterable[str]) -> deque[str]:
-        """Put slow ones last, so that they delay no other."""
+        """Put slow names last, so that they delay no other."""
         places = {name: place for place, name in enumerate(self._slow)}
         return deque(sorted(names, key=lambda name: places.get(name, -1)))
 
@@ -166,7 +169,7 @@ class DeadlinePool(Generic[T]):
         return own >= self.most or len(silent) >= CALLS * self.most
 
     def _start(self, asking: _Asking[T], one: _Inquiry[T]) -> None:
-        """By a thread that is idle, or a new one: to begin one takes longer than to ask."""
+        """Start one in an idle thread, if any: starting a thread takes longer than asking."""
         self._jobs.put((asking, one))
         if self._idle:
             self._idle -= 1
@@ -189,7 +192,7 @@ class DeadlinePool(Generic[T]):
                 self._idle += 1
 
     def _work(self, asking: _Asking[T], one: _Inquiry[T] | None) -> None:
-        """Have *one* answered, then, while each is in time, what waits behind it."""
+        """Answer *one*, then the questions that wait behind it, while each answer is in time."""
         while one is not None:
             threading.current_thread().name = f"ask {one.name}"
             answer = self._answer(one)
@@ -197,19 +200,19 @@ class DeadlinePool(Generic[T]):
                 self._close(one, answer)
                 asking.awaited.discard(one)
                 shared, one = one.shared, self._following(asking, one)
-                if one is None:  # a waiter that wakes for each of thousands costs more
+                if one is None:  # waking the caller for each of thousands would cost more
                     asking.changed.notify()
                 if shared:
                     self.wake()
 
     def wake(self) -> None:
-        """Have all calls look at the time again, by ``elapsed``."""
+        """Make all calls read the time again, from ``elapsed``."""
         with self._lock:
             for asking in self._askings:
                 asking.changed.notify()
 
     def _following(self, asking: _Asking[T], one: _Inquiry[T]) -> _Inquiry[T] | None:
-        """What is to be put next by whom *one* was answered; nothing if that was late."""
+        """The next question for the thread that answered *one*; None if that answer was late."""
         return next(self._next(asking), None) if one.awaited else None
 
     def _answer(self, one: _Inquiry[T]) -> Answer[T] | Missing:
@@ -217,7 +220,7 @@ class DeadlinePool(Generic[T]):
             return Answer(one.put(), one.asked)
         except SluiceError as error:
             return Missing(str(error))
-        except Exception as error:  # the boundary of one who is asked: he stops no other
+        except Exception as error:  # the boundary of one question: it stops no other
             log.exception("question_broken", of=one.name)
             return Missing(f"{type(error).__name__}: {error}")
 
@@ -248,12 +251,12 @@ R = TypeVar("R")
 
 
 def spark_map(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]) -> list[R]:
-    """What *work*, a function of a module, returns for each of *pieces*, in their order.
+    """The results of *work*, a function of a module, for each of *pieces*, in their order.
 
-    Pieces and results can be pickled; all results together are held here.
+    Pieces and results must be picklable; all results together are held in the driver.
 
     Raises:
-        SluiceError: the first piece's that failed, as it raised it.
+        SluiceError: the error of the first piece that failed, as it raised it.
         UnreachableError: a worker died, or Spark did not run the job to its end.
     """
     if not pieces:
@@ -276,7 +279,7 @@ def spark_map(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]
 
 
 def failure_text(text: str) -> str:
-    """The line of Spark's long *text* that says what happened, and on which machine."""
+    """The line of Spark's long *text* that states the failure, and the machine."""
     lost, python = _LOST.search(text), _NO_PYTHON.search(text)
     if lost is None:
         return text.strip().partition("\n")[0]
@@ -285,7 +288,7 @@ def failure_text(text: str) -> str:
 
 
 def run_piece(sent: bytes) -> bytes:
-    """Do one pickled piece of work; its pickled result, or an error of ours."""
+    """Run one pickled piece of work; return its pickled result, or pickled SluiceError."""
     work, piece = pickle.loads(sent)  # noqa: S301  - our driver's
     try:
         return pickle.dumps(work(piece))
@@ -294,7 +297,7 @@ def run_piece(sent: bytes) -> bytes:
 
 
 def load_result(pickled: bytes) -> Any:
-    """Read what `outcome` returned.
+    """Unpickle what `run_piece` returned.
 
     Raises:
         SluiceError: the one it holds.

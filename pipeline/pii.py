@@ -1,11 +1,11 @@
 """Finds personal and secret data in the text values of a column, by form and check digits.
 
-One random number in ten passes the check digit of a card, so one match proves nothing and ten
-do. Identity numbers and cards are reported only if chance cannot explain the matches.
+One random number in ten passes the check digit of a card, so one match proves nothing and ten do.
+Identity numbers and cards are reported only if chance cannot explain the matches.
 
-Two ways lead to the same detectors: `find_kinds` looks at all values of a sample, and `find_rows`
-at those rows of an Arrow column that a regular expression selects. A finding holds the kind and
-the number of values, or rows, never a value.
+The detectors are used in two ways: `find_kinds` checks all values of a sample, and `find_rows`
+those rows of an Arrow column that a regular expression selects. A finding holds the kind and the
+number of values, or rows, never a value.
 """
 
 import re
@@ -40,20 +40,22 @@ from stdnum.se import personnummer
 
 from pipeline.errors import ConfigError
 
-SURE = 1e-9  # at most so likely that it is by chance
-BY_CHANCE = 2.0  # above each likelihood: whatever is valid counts
-SPREAD = 5  # beginnings of three digits; a counter that runs through phone numbers has fewer
+SURE = 1e-9  # highest likelihood that the matches are chance
+BY_CHANCE = 2.0  # above each likelihood: every valid value counts
+SPREAD = 5  # prefixes of three digits; a counter that runs through phone numbers has fewer
 TRIES = 2000
-LONGEST = 10_000  # characters of a value: some milliseconds, whatever they are
-GOLDEN = 0x9E3779B97F4A7C15  # multiples of it lie evenly, whatever they are divided by
+LONGEST = 10_000  # characters of a value: some milliseconds, for any characters
+GOLDEN = 0x9E3779B97F4A7C15  # its multiples are evenly spread, for any divisor
 
 _CARD = re.compile(r"(?<![\w.])[2-6](?:[ -]?\d){12,18}(?![\w.]?\d)")
 _ISSUERS = re.compile(
     r"4\d{12}(?:\d{3})?(?:\d{3})?|5[1-5]\d{14}|2(?:2[2-9]|[3-6]\d|7[01])\d{13}|3[47]\d{13}"
     r"|35\d{14}|36\d{12}|6(?:011|5\d\d)\d{12}|62\d{14,17}"
 )
-"""Lengths by the first digits that card networks publish: Visa, Mastercard, Amex, JCB, Diners,
-Discover, UnionPay."""
+"""Lengths by the first digits that card networks publish.
+
+Visa, Mastercard, Amex, JCB, Diners, Discover, UnionPay.
+"""
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}(?![\w-])")
 _INTERNATIONAL = re.compile(r"(?<![\w+])\+\d[\d ()-]{6,18}\d(?!\w)")
 _NATIONAL = re.compile(r"(?<![\w.,:/=+-])\d(?:[ -]?\d){6,13}(?![\w/=]|[.,:-]\d)")
@@ -67,14 +69,16 @@ _SECRETS = re.compile(
     r"|\b[rs]k_live_[0-9A-Za-z]{16,}"
     r"|(?<![\w-])eyJ[\w-]{10,}+\.eyJ[\w-]{10,}+\.[\w-]{10,}"
 )
-"""Beginnings that makers of keys chose to be recognised by: PEM (RFC 7468), Amazon, GitHub, Slack,
-Google, Stripe; JSON web tokens (RFC 7519)."""
+"""Prefixes by which makers of keys identify them.
+
+PEM (RFC 7468), Amazon, GitHub, Slack, Google, Stripe; JSON web tokens (RFC 7519).
+"""
 KEY_SIGNS = "PRIVATE KEY-----|AKIA|ASIA|gh[pousr]_|xox[abprs]-|AIza|[rs]k_live_|eyJ"
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityForm:
-    """A country's number for people: its form, what is valid, and how likely random digits are."""
+    """A country's number for people: its form, validity, and the likelihood of a random match."""
 
     form: re.Pattern[str]
     valid: Callable[[str], bool]
@@ -83,7 +87,7 @@ class IdentityForm:
 
 
 def _resident(text: str) -> bool:
-    """By date and check digit; which county had which number when is not known well enough."""
+    """Check date and check digit only; the county codes of each time are not known well enough."""
     try:
         ric.get_birth_date(text)
     except ValidationError:
@@ -107,7 +111,7 @@ IDENTITIES = {
     "pl.pesel": _identity(r"\d{11}", pesel.is_valid, 10),
     "se.personnummer": _identity(r"(?:\d{2})?\d{6}[-+]\d{4}", personnummer.is_valid, 10),
 }
-"""By the name that python-stdnum has for the number."""
+"""By the name of the number in python-stdnum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ def require_regions(regions: Iterable[str]) -> None:
     """Reject regions without a known numbering plan: no number would ever be found.
 
     Raises:
-        ConfigError: which.
+        ConfigError: with the region.
     """
     for one in regions:
         if one not in SUPPORTED_REGIONS:
@@ -139,12 +143,12 @@ class RowsHeld:
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """What finds one *kind*.
+    """Detects one *kind*.
 
-    ``form`` is a regular expression of RE2 that each value with the kind contains. ``find`` takes
-    different values, and what is still taken for chance; it returns which of them hold the kind.
-    Of more than ``most`` values only so many are looked at, evenly spread: of those that may be by
-    chance more prove nothing else.
+    ``form`` is an RE2 regular expression that each value with the kind contains. ``find`` takes
+    different values and the accepted likelihood of chance; it returns which of them hold the kind.
+    If there are more than ``most`` values, only that many are checked, evenly spread; more of them
+    would prove nothing else.
     """
 
     kind: str
@@ -152,11 +156,11 @@ class Detector:
     find: Callable[[Sequence[str], float], list[bool]]
     most: int | None = TRIES
     single: Callable[[str], bool] | None = None
-    """Whether one text may hold the kind, where ``find`` needs many."""
+    """Whether one text may hold the kind, if ``find`` needs many."""
 
 
 def list_detectors(identities: Iterable[str], regions: Iterable[str]) -> tuple[Detector, ...]:
-    """Return all, in the order of the module; arguments as of `find_kinds`."""
+    """Return all detectors, in the order of the module; arguments as in `find_kinds`."""
     known = tuple(regions)
     national = Detector(
         "phone",
@@ -196,9 +200,9 @@ def find_kinds(
 def find_rows(
     column: pa.Array, detectors: Iterable[Detector], chance: float = SURE
 ) -> list[RowsHeld]:
-    """Return every kind that a *column* of texts holds, with its rows, of a long column some.
+    """Return every kind that a *column* of texts holds, with its rows; of a long column some rows.
 
-    Kinds with a check digit count where so many of them come by chance at most so often.
+    Kinds with a check digit count only if the likelihood of so many by chance is below *chance*.
     """
     found = dict[str, npt.NDArray[np.bool_]]()
     for one in detectors:
@@ -260,7 +264,7 @@ def _beyond_chance(
     sure: float,
     alike: Callable[[str], bool] = bool,
 ) -> list[bool]:
-    """Which values hold a valid one; none if so many of those that look *alike* could by chance."""
+    """Which values hold a valid number; none if chance can explain that many of those *alike*."""
     candidates = [list(filter(alike, form.findall(one))) for one in values]
     held = [any(map(valid, numbers)) for numbers in candidates]
     good, asked = sum(held), sum(map(len, candidates))
@@ -279,17 +283,17 @@ def _log_term(tries: int, hits: int, chance: float) -> float:
 
 
 def _international_phones(values: Sequence[str], _: float) -> list[bool]:
-    """Those with a country's number."""
+    """Which values contain an international phone number."""
     return [any(map(_reachable, _INTERNATIONAL.findall(one))) for one in values]
 
 
 def _national_phones(regions: Sequence[str], values: Sequence[str], sure: float) -> list[bool]:
-    """Those with the number of a mobile in *regions*, without a country."""
+    """Which values contain a mobile number of *regions*, without a country."""
     return [any(one) for one in zip(*(_mobiles(values, at, sure) for at in regions), strict=True)]
 
 
 def _reachable(text: str, region: str | None = None) -> bool:
-    """Whether a phone may have that number: its length and beginning are in use."""
+    """Whether a phone may have that number: its length and prefix are in use."""
     try:
         return is_valid_number(parse(text, region))
     except NumberParseException:
@@ -299,8 +303,8 @@ def _reachable(text: str, region: str | None = None) -> bool:
 def _mobiles(values: Sequence[str], region: str, sure: float) -> list[bool]:
     """Find mobile numbers, which have no check digit: many must match, with several prefixes.
 
-    The share that matches by chance is found by trying.  A counter that runs through such
-    numbers has few prefixes.
+    The share that matches by chance is found by trying. A counter that runs through such numbers
+    has few prefixes.
     """
     numbers = [number for one in values for number in _NATIONAL.findall(one)]
     good = {one for one in numbers if _is_mobile(one, region)}
@@ -324,6 +328,6 @@ def _has_mobile(regions: Sequence[str], text: str) -> bool:
 
 @lru_cache
 def _likely(length: int, region: str) -> float:
-    """How many of numbers of *length* digits, evenly spread, are mobiles in *region*: a share."""
+    """The share of mobile numbers of *region* among evenly spread numbers of *length* digits."""
     tried = (f"{at * GOLDEN % 10**length:0{length}}" for at in range(TRIES))
     return (1 + sum(_is_mobile(one, region) for one in tried)) / (TRIES + 1)

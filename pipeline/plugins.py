@@ -30,7 +30,7 @@ from pipeline.installed import explain_install
 
 
 def list_keys(seam: ModuleType, name: str) -> tuple[str, ...]:
-    """Keys of all implementations in the folder of *seam*, sorted; *name* as for ``find``."""
+    """Keys of all implementations in the folder of *seam*, sorted; *name* as in `find_class`."""
     found = (module.name for module in iter_modules(seam.__path__))
     return tuple(sorted(key for key in found if _bears(f"{seam.__name__}.{key}", name)))
 
@@ -39,18 +39,18 @@ def find_class(seam: ModuleType, name: str, key: str) -> Any:
     """The class ``name`` (such as ``PROBE``) of the implementation *key* of *seam*.
 
     Raises:
-        ConfigError: there is no such implementation; lists those there are.
+        ConfigError: there is no such implementation; the message lists the known ones.
     """
     elsewhere = "." in key.lstrip(".")
     where = key if elsewhere else f"{seam.__name__}.{key}"
     try:
         module = _load(where, name)
     except ModuleNotFoundError as error:
-        if not f"{where}.{name.lower()}".startswith(error.name or ""):  # it lacks more
+        if not f"{where}.{name.lower()}".startswith(error.name or ""):  # another module is missing
             advice = explain_install(error.name or "") or f"{error}; install it first"
             raise ConfigError(f"{where}: {advice}") from error
         module = None
-    except (Exception, SystemExit) as error:  # another's code: whatever it raises, it has a name
+    except (Exception, SystemExit) as error:  # user code may raise anything
         msg = f"{where}: its import fails: {type(error).__name__}: {error}; fix the module"
         raise ConfigError(msg) from error
     if isinstance(found := getattr(module, name, None), type):
@@ -72,7 +72,7 @@ def has_class(seam: ModuleType, name: str, key: str) -> bool:
 def missing_members(kind: type, protocol: type) -> str:
     """Members of *protocol* that *kind* does not have, as a message; empty if it has all.
 
-    A field without a default is no attribute of its class, and a member of every object of it.
+    A field without a default is not an attribute of its class, but a member of every object of it.
     """
     asked = {n for n in (*vars(protocol), *get_annotations(protocol)) if not n.startswith("_")}
     has = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
@@ -81,7 +81,7 @@ def missing_members(kind: type, protocol: type) -> str:
 
 
 def _unfit(module: ModuleType | None, name: str, found: object) -> str:
-    """Why a module elsewhere is no implementation."""
+    """Why a user's module is not an implementation."""
     if module is None:
         return "there is no such module where Python looks; put its folder on PYTHONPATH"
     if found is None:
@@ -97,7 +97,7 @@ def _bears(where: str, name: str) -> bool:
             raise
         return bool(
             explain_install(error.name or "")
-        )  # it needs an extra; else a folder of something else
+        )  # an extra is missing; else the folder is no implementation
 
 
 def _load(where: str, name: str) -> ModuleType:
@@ -118,10 +118,10 @@ def build_object(
 ) -> T:
     """Build a *kind*: first *given*, then *injected* by name, then the config's *options*.
 
-    *at* is where the options stand in the file.
+    *at* is the path of the options in the config file.
 
     Raises:
-        ConfigError: an option is unknown, lacking or of a wrong type, or the class refuses it.
+        ConfigError: an option is unknown, missing or of a wrong type, or the class refuses it.
     """
     elsewhere = injected or {}
     named = {**elsewhere, **options}
@@ -157,12 +157,12 @@ def _typed(wanted: Any, value: Any, at: str) -> Any:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(wanted)
         schema = adapter.json_schema()
-    except PydanticUserError as error:  # a lock, a function: nothing that a file could say
+    except PydanticUserError as error:  # a lock or a function cannot be in a file
         raise ConfigError(f"{at}: cannot be set; remove it") from error
     try:
-        plain = json.loads(json.dumps(value, default=str))  # as the file is read: YAML knows dates
+        plain = json.loads(json.dumps(value, default=str))  # as the file is read: YAML has dates
         return with_durations(partial(_strict, adapter), plain)
-    except ConfigError as error:  # a class within refuses what its types allow
+    except ConfigError as error:  # a class of an option refuses values that its types allow
         raise ConfigError(f"{at}: {error}") from error
     except ValidationError as error:
         raise ConfigError("; ".join(fault_lines(error, schema, at))) from error

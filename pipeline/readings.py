@@ -15,7 +15,7 @@ from pipeline.model import Order, Shard, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class LogKey:
-    """A row key seen in a topic: canonical JSON array of key values, and where it stood."""
+    """A row key seen in a topic: canonical JSON array of key values, and its position."""
 
     shard: Shard
     key: str
@@ -27,7 +27,7 @@ class LogKey:
 class LastChange:
     """The newest landed change of a key: its op and its batch.
 
-    ``op`` is ``truncate`` or ``settle`` when its whole shard was emptied later than that.
+    ``op`` is ``truncate`` or ``settle`` if its whole shard was emptied later.
     """
 
     op: str
@@ -58,9 +58,9 @@ class RowVersion:
 
 @dataclass(frozen=True, slots=True)
 class KeyTimes:
-    """Times of the changes of a key, by the messages' clock: the latest, and the newest one's.
+    """Times of the changes of a key, by the messages' clock: the latest, and the newest change's.
 
-    The newest is of ``shard``, as ``source/shard``, and stands at ``order``.
+    The newest change is of ``shard``, as ``source/shard``, and has the ``order``.
     """
 
     key: str
@@ -83,17 +83,17 @@ NO_BASES: Mapping[str, ShardBase] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What one END promised for a table, and what of it is landed.
+    """What one END promised for a table, and how much of it has landed.
 
-    ``promised`` is the number END itself states; ``landed`` counts distinct changes in the change
-    log: one order may hold two, the delete and the create that a changed key is sent as.
-    ``end_batch`` is the batch that holds END.  Both leave out shards with a base above it.
+    ``promised`` is the number that END itself states; ``landed`` counts distinct changes in the
+    change log. One order may hold two: the delete and the create of a changed key. ``end_batch`` is
+    the batch that holds END. Both counts exclude shards with a base above it.
 
-    A collector killed inside a transaction begins it again, and END then counts from there only.
-    Such a one (``begun`` > 1) is stated over all its tables: ``promised`` is END's total,
-    ``landed`` counts the whole transaction, and ``resumed`` holds, for each new run, the
-    ``total_order`` that the run before gave to the new run's first event; it is empty where that
-    is unknown.  ``at`` is when the collector wrote END, by its clock; None if END has no time.
+    A collector killed inside a transaction begins it again, and END then counts only from there.
+    Such a transaction (``begun`` > 1) is reported over all its tables: ``promised`` is END's total,
+    and ``landed`` counts the whole transaction. ``resumed`` holds, for each new run, the
+    ``total_order`` that the run before gave to the new run's first event; empty if unknown. ``at``
+    is when the collector wrote END, by its clock; None if END has no time.
     """
 
     id: str

@@ -19,9 +19,9 @@ from pipeline.resubmissions import ResubmissionState
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A table (or a whole source) that is held, with the reason code and the way out.
+    """A table (or a whole source) that is held, with the reason code and the fix.
 
-    ``subject`` is a table's name, or ``source:NAME``.  ``id`` is stable while the cause lasts.
+    ``subject`` is a table's name, or ``source:NAME``. ``id`` is stable while the cause lasts.
     """
 
     id: str
@@ -30,7 +30,7 @@ class Hold:
     detail: str
 
     def __post_init__(self) -> None:
-        """Fill in a detail where none was given."""
+        """Fill in a detail if none was given."""
         object.__setattr__(self, "detail", text_or_cause(self.detail, self.reason))
 
 
@@ -39,7 +39,7 @@ SPARK_WORK = ("land", "merge")
 
 @dataclass(frozen=True, slots=True)
 class SparkWork:
-    """Spark jobs of one kind that have ended: how many, and their tasks, rows and seconds."""
+    """Spark jobs of one kind that have ended: their number, tasks, rows and seconds."""
 
     jobs: int = 0
     tasks: int = 0
@@ -47,7 +47,7 @@ class SparkWork:
     seconds: float = 0.0
 
     def __add__(self, other: "SparkWork") -> "SparkWork":
-        """Both together."""
+        """The sum of both."""
         return SparkWork(
             self.jobs + other.jobs,
             self.tasks + other.tasks,
@@ -58,9 +58,9 @@ class SparkWork:
 
 @dataclass(frozen=True, slots=True)
 class TopicCounts:
-    """Messages and rows that went into landing from topics and came out, and what became of them.
+    """Messages and rows of topics that went into landing and came out, and what explains the rest.
 
-    What does not balance has a name with its partition and batch.
+    Unexplained differences have a name with their partition and batch.
     """
 
     went_in: Mapping[str, int]
@@ -68,7 +68,7 @@ class TopicCounts:
     explained: Mapping[str, int]
 
     def __add__(self, other: "TopicCounts") -> "TopicCounts":
-        """Both together."""
+        """The sum of both."""
         return TopicCounts(
             add_named(self.went_in, other.went_in),
             add_named(self.came_out, other.came_out),
@@ -80,9 +80,9 @@ class TopicCounts:
 class LandingReport:
     """One landing round of one lane; a round that committed nothing has no ``batch``.
 
-    ``capped`` is true when more was there than one batch may take. ``resubmitted`` holds the state
-    of each requested correction. ``minutes``: table -> its rows that came through topics, by minute
-    and op; None if they are too many to keep. ``topics``: table -> what its topics brought.
+    ``capped`` is true if there was more than one batch may take. ``resubmitted`` holds the state of
+    each requested correction. ``minutes``: table -> its rows that came through topics, by minute
+    and op; None if they are too many to keep. ``topics``: table -> the counts of its topics.
     """
 
     lane: str
@@ -103,9 +103,9 @@ class LandingReport:
 class MergeReport:
     """One merge run of one mirror: applied through ``batch`` as mirror ``version``.
 
-    ``hold`` is set when the table was left alone instead; then ``batch`` and ``version`` are its
-    current ones. ``image`` is the image that the run made of the mirror, if any: the next run
-    reports its changes. ``since`` is the batch before the first that the run read; None if unknown.
+    ``hold`` is set if the table was not merged; then ``batch`` and ``version`` are its current
+    ones. ``image`` is the image that the run made of the mirror, if any: the next run reports its
+    changes. ``since`` is the batch before the first that the run read; None if unknown.
     """
 
     table: str
@@ -121,7 +121,7 @@ class MergeReport:
 
 @dataclass(frozen=True, slots=True)
 class MergeFailure:
-    """Why a mirror was left alone."""
+    """Why a mirror was not merged."""
 
     reason: str
     detail: str
@@ -129,7 +129,7 @@ class MergeFailure:
 
     @classmethod
     def of(cls, error: SluiceError) -> "MergeFailure":
-        """An expected failure: the mirror must be held, or a server was not reached."""
+        """The failure for an expected error: a hold, or a server that was not reached."""
         if isinstance(error, HeldError):
             return cls(error.reason, error.detail, error.waiver)
         return cls("unreachable", str(error))

@@ -1,4 +1,4 @@
-"""Defines the corrections of quarantined messages, and the state of each.  Pure."""
+"""Defines the corrections of quarantined messages, and the state of each. Pure."""
 
 import base64
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ class Resubmission:
 
 @dataclass(frozen=True, slots=True)
 class ResubmissionState:
-    """What became of one: ``batch`` is the one that it landed in, None until then.
+    """The state of a correction: ``batch`` is the one that landed it, None until then.
 
-    ``why`` says what it waits for, or why it never lands if it is ``refused``.
+    ``why`` is what it waits for, or why it never lands if it is ``refused``.
     """
 
     id: str
@@ -62,7 +62,7 @@ def to_raw_message(one: Resubmission, columns: Sequence[str]) -> pa.RecordBatch:
     """``RAW`` of one message, then *columns*.
 
     Raises:
-        FormatError: it names no place.
+        FormatError: ``change`` does not name a message.
     """
     place = parse_change_name(one.change)
     if place is None:

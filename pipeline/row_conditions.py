@@ -1,13 +1,13 @@
 """Refuses row conditions that run code, and those that pandas compares wrongly.
 
-A condition of pandas or Spark is code: it can call any function of the process. So only what
-is known to be a comparison is accepted. The text is checked as tokens first, because pandas and
-Spark must read the same tokens as Python's parser does.
+A condition of pandas or Spark is code: it can call any function of the process. So only what is
+known to be a comparison is accepted. The text is checked as tokens first, because pandas and Spark
+must read the same tokens as Python's parser does.
 
-pandas finds no number equal to a text, no time equal to a word, and no decimal equal to a binary
-number, without a word. An expectation would then be met by rows that it never looked at. Read are
-conditions of pandas, those of Great Expectations (`col("x")`), and conditions as objects. What
-pandas itself refuses is left to it. Pure.
+Without an error, pandas finds no number equal to a text, no time equal to a word, and no decimal
+equal to a binary number. An expectation would then be met although its rows were never checked.
+Conditions of pandas, those of Great Expectations (`col("x")`), and conditions as objects are read.
+What pandas itself refuses is left to it. Pure.
 """
 
 import ast
@@ -43,18 +43,18 @@ _STRICT_TOKEN = re.compile(
     r"""(?<![\w'"`])(?:'[^'\\]*'|"[^"\\]*"|`[^`'"\\]+`)(?![\w'"`])|[\w.]+|[-+~&|()\[\],<>=!\s]"""
 )
 _OWN_TEXT = r"""(?:"[^"'`\\\s][^"'`\\]*"|'[^"'`\\\s][^"'`\\]*')"""
-_OWN = re.compile(  # what Great Expectations reads as a whole; it drops blanks that begin a text
+_OWN = re.compile(  # what Great Expectations reads as a whole; it drops leading blanks of a text
     rf"""col\("(?P<column>[^"'`\\]+)"\)(?:\.(?i:notnull)\(\)|[ ]*(?:[=!<>]=|[<>])[ ]*"""
     rf"""(?:[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|{_OWN_TEXT}|date\({_OWN_TEXT}\)))"""
 )
-_LOCAL = "__pd_eval_local_"  # pandas reads `@name` as this and the name
+_LOCAL = "__pd_eval_local_"  # the prefix by which pandas replaces the `@` of `@name`
 
 
 def require_comparisons(condition: Any) -> None:
     """Refuse a row condition that does more than compare columns with values and each other.
 
     Raises:
-        IncomparableError: says what is accepted.
+        IncomparableError: with what is accepted.
     """
     try:
         accepted = not condition or _has_only_comparisons(condition)
@@ -92,7 +92,7 @@ def _parts(condition: Mapping[str, Any]) -> list[Any]:
 
 
 def _is_parameter(value: Any) -> bool:
-    """Whether pandas and Spark read what Python shows of *value* as that value, never as code."""
+    """Whether pandas and Spark read Python's text of *value* as that value, never as code."""
     if isinstance(value, list | tuple):
         return all(_is_parameter(one) and not isinstance(one, list | tuple) for one in value)
     if isinstance(value, str):
@@ -105,12 +105,12 @@ def _is_parameter(value: Any) -> bool:
 
 
 def _is_quotable(text: str) -> bool:
-    """Whether *text* needs no escape between quotes or backticks of any kind."""
+    """Whether *text* needs no escape in quotes or backticks of any kind."""
     return repr(text) == f"'{text}'" and not {'"', "`"} & set(text)
 
 
 def _is_name(name: Any) -> bool:
-    """Whether pandas reads *name*, also between backticks, as one column."""
+    """Whether pandas reads *name*, also in backticks, as one column."""
     if not isinstance(name, str) or not _is_quotable(name):
         return False
     return not normalize("NFKC", name).startswith(_LOCAL)
@@ -127,7 +127,7 @@ def _is_comparison(text: str) -> bool:
         return False
     named = _TOKEN.sub(lambda one: "quoted" if one["quoted"] else one.group(), text)
     called = set[int]()
-    for node in ast.walk(ast.parse(named, mode="eval")):  # a call comes before what it calls
+    for node in ast.walk(ast.parse(named, mode="eval")):  # a call comes before the names in it
         if isinstance(node, ast.Call) and _is_known_call(node):
             called |= {id(one) for one in ast.walk(node.func)}
         elif id(node) not in called and not _is_part_of_comparison(node):
@@ -142,7 +142,7 @@ def _is_part_of_comparison(node: ast.AST) -> bool:
 
 
 def _is_known_call(call: ast.Call) -> bool:
-    """Whether it compares a column, or names a date."""
+    """Whether the call compares a column, or names a date."""
     if call.keywords:
         return False
     match call.func, call.args:
@@ -156,10 +156,10 @@ def _is_known_call(call: ast.Call) -> bool:
 
 
 def require_plain_condition(condition: Any, columns: Columns) -> None:
-    """Refuse a row condition that pandas compares wrongly, and so looks at other rows.
+    """Refuse a row condition that pandas compares wrongly, because it would select other rows.
 
     Raises:
-        IncomparableError: names its column.
+        IncomparableError: with the column.
     """
     known = condition.dict() if hasattr(condition, "dict") else condition
     if isinstance(known, Mapping):
@@ -187,7 +187,7 @@ def require_plain_condition(condition: Any, columns: Columns) -> None:
 
 
 def _is_compared(text: str, name: str, *, with_whole: bool) -> bool:
-    """Whether a condition of pandas compares a column; only *with_whole* with whole numbers."""
+    """Whether a pandas condition compares a column; *with_whole*, also with whole numbers."""
     column = rf"`?(?<!\w){re.escape(name)}(?!\w)`?"
     nulls = rf"{column}\.(?:isnull|notnull|isna|notna)\(\)"
     left = re.sub(nulls, "", text, flags=re.IGNORECASE)
@@ -200,7 +200,7 @@ def _is_compared(text: str, name: str, *, with_whole: bool) -> bool:
 
 
 def _operands(text: str, name: str) -> list[Any]:
-    """What a condition of pandas compares a column with: values, and `Named` for other columns."""
+    """What a pandas condition compares a column with: values, and `Named` for other columns."""
     tokens = list(_TOKEN.finditer(text))
     said = [one.group() for one in tokens]
     found = list[re.Match[str]]()
@@ -248,7 +248,7 @@ class Named:
 
 
 def _is_alike(value: Any, column: Column, columns: Columns) -> bool:
-    """Whether pandas compares such a *value* with the column as its kind."""
+    """Whether pandas compares *value* with the column correctly."""
     kind = column.kind
     if isinstance(value, Named):
         other = find_kind(columns.types[value.name]) if value.name in columns.types else None
@@ -257,7 +257,7 @@ def _is_alike(value: Any, column: Column, columns: Columns) -> bool:
         try:
             read_time(
                 value, Column(column.name, Kind("timestamp_ntz"))
-            )  # no zone is left in memory
+            )  # in memory, times have no zone
         except IncomparableError:
             return False
         return True
@@ -265,14 +265,14 @@ def _is_alike(value: Any, column: Column, columns: Columns) -> bool:
 
 
 def _family(kind: Kind) -> str:
-    """The same for kinds whose values pandas compares with each other."""
+    """A name for all kinds whose values pandas compares with each other."""
     if kind.is_exact or kind.is_float or kind.name == "boolean":
         return "number"
     return "time" if kind.is_time else kind.name
 
 
 def _parameters(known: Any, name: str) -> list[Any]:
-    """The values that a condition, as an object, compares a column with."""
+    """The values that a condition object compares a column with."""
     if not isinstance(known, Mapping) or known.get("type") != "comparison":
         return []
     column = known["column"]

@@ -1,15 +1,15 @@
 """Defines the digest of a row, which the source, the mirror and Python compute alike.
 
-Each value has one text in all of them. A row's text joins the texts of its columns.
-Its digest is the first 64 bits of the MD5 of that text. Digests are added modulo 2**64, so a sum
-does not depend on the order of the rows, and two equal rows do not cancel each other as in a XOR.
+Each value has one text in all of them. A row's text joins the texts of its columns. Its digest is
+the first 64 bits of the MD5 of that text. Digests are added modulo 2**64. So a sum does not depend
+on the order of the rows, and two equal rows do not cancel each other as in a XOR.
 
 * NULL is `N`, which no value's text is. A text is preceded by its number of characters, so a
   separator inside a value cannot move the border between two columns.
 * Bytes are their own MD5, so that long ones are not written out as digits.
-* Dates are days, and times are microseconds, since 1970-01-01. What no lake holds exactly has the
-  text `X` on each side and is not compared: anything before 1582-10-15, which collectors shift,
-  and the last day of the year 9999, which stands for infinity.
+* Dates are days, and times are microseconds, since 1970-01-01. Values that no lake holds exactly
+  have the text `X` on each side and are not compared: anything before 1582-10-15, which collectors
+  shift, and the last day of the year 9999, which stands for infinity.
 * A form may count two values as equal (`ZERO_DATE`), or a value as not compared (`LATIN`), where
   collectors send one value in two ways.
 * Floating point numbers have no form: systems print the same number differently.
@@ -26,26 +26,26 @@ from typing import Any
 from pipeline.model import Shard
 
 VERSION = 1
-"""Changes with any text below: stored digests of another version mean nothing."""
+"""Increase it with any change of a text below: stored digests of another version are invalid."""
 MODULUS = 1 << 64
 HEX_DIGITS = 16
-"""Of an MD5: 64 bits."""
+"""Hexadecimal digits of an MD5 that are used: 64 bits."""
 NULL, UNPROVEN = "N", "X"
 DAY = 86_400_000_000  # microseconds
-EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  - a wall's time
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  - in UTC, without a zone
 FIRST_DATE, END_DATE = "1582-10-15", "9999-12-31"
 """The dates that are compared; the end is excluded."""
 FIRST_DAY, END_DAY = (
     (date.fromisoformat(one) - EPOCH.date()).days for one in (FIRST_DATE, END_DATE)
 )
 UNDEFINED = "\x81\x8d\x8f\x90\x9d\ufffd"
-"""What converters make of the five bytes that latin1 does not define."""
+"""The characters into which converters turn the five bytes that latin1 does not define."""
 NO_FLOATS = "systems print the same number differently"
 """Why floating point numbers have no form."""
 
 
 class Form(StrEnum):
-    """How a value is written."""
+    """The form in which a value is written."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -55,12 +55,12 @@ class Form(StrEnum):
     TEXT = "text"
     BYTES = "bytes"
     PADDED = "padded_bytes"
-    """Without the zeros at their end, which some of the writers of a column add."""
+    """Bytes without trailing zeros, which some writers of a column add."""
     ZERO_DATE = "date_or_zero"
     ZERO_MOMENT = "moment_or_zero"
-    """NULL is as 1970-01-01: collectors send either for a date that does not exist."""
+    """NULL equals 1970-01-01: collectors send either for a date that does not exist."""
     LATIN = "latin_text"
-    """With a character of ``UNDEFINED`` it is ``UNPROVEN``: converters replace it or keep it."""
+    """A text with a character of ``UNDEFINED`` is ``UNPROVEN``: converters may replace it."""
 
     @property
     def base(self) -> "Form":
@@ -84,11 +84,11 @@ class RangeDigest:
     sum: int = 0
 
     def __add__(self, other: "RangeDigest") -> "RangeDigest":
-        """Of both together."""
+        """Return the rows and digests of both together."""
         return RangeDigest(self.rows + other.rows, (self.sum + other.sum) % MODULUS)
 
     def __sub__(self, other: "RangeDigest") -> "RangeDigest":
-        """Of this without *other*; the number of rows may become negative."""
+        """Return the rows and digests without *other*; the number of rows may become negative."""
         return RangeDigest(self.rows - other.rows, (self.sum - other.sum) % MODULUS)
 
 
@@ -96,8 +96,8 @@ class RangeDigest:
 class KeyedRow:
     """A row by the digest of its ``key``, with the ``digest`` of the row; ``name`` is for people.
 
-    Two systems may order keys differently, but they digest them alike.  ``columns`` are the digests
-    of its columns alone, where these were asked for.
+    Two systems may order keys differently, but they digest them alike. ``columns`` are the digests
+    of single columns, if requested.
     """
 
     key: int
@@ -121,15 +121,15 @@ class Bucketing:
     buckets: int
 
     def bucket_of(self, digest: int) -> int:
-        """The bucket of a key with that *digest*, with a sign or without."""
+        """The bucket of a key with that *digest*, signed or unsigned."""
         return digest % self.buckets
 
 
 def is_plain_value(value: object) -> bool:
-    """Whether each source and each mirror find a row by that value of its key.
+    """Whether each source and each mirror can find a row by that key value.
 
-    They do by integers of 64 bits and by texts. In a `latin1` column of MySQL a control character
-    from U+0080 on is a byte that it does not define. With one of them in a list of texts, MySQL 8
+    They can for 64-bit integers and for texts. In a `latin1` column of MySQL a control character
+    from U+0080 on is a byte that latin1 does not define. If a list of texts contains one, MySQL 8
     finds no row by any of them.
     """
     if isinstance(value, int):
@@ -138,7 +138,7 @@ def is_plain_value(value: object) -> bool:
 
 
 def render_value(form: Form, value: Any) -> str:
-    """The text of one value, as a mirror returns it: what every statement comes to."""
+    """The text of one value, as a mirror returns it; SQL statements must produce the same."""
     if value is None:
         return f"{NULL}|" if form.base is Form.TEXT else NULL
     return _RENDERERS[form](value)
@@ -163,7 +163,7 @@ def list_row_digests(
 def list_keyed_rows(
     rows: Iterable[Mapping[str, Any]], by: Bucketing, columns: Sequence[DigestColumn]
 ) -> list[KeyedRow]:
-    """Each row by its key; for few rows."""
+    """Each row with the digest of its key; for few rows."""
     found = list[KeyedRow]()
     for row in rows:
         values = [row[one.name] for one in by.key]
@@ -175,7 +175,7 @@ def list_keyed_rows(
 def list_keyed_columns(
     rows: Iterable[Mapping[str, Any]], by: Bucketing, columns: Sequence[DigestColumn]
 ) -> list[KeyedRow]:
-    """Each row by its key, with the digest of each of *columns* alone; for few rows."""
+    """Each row with the digest of its key, and of each of *columns* alone; for few rows."""
     found = list[KeyedRow]()
     for row in rows:
         values = [row[one.name] for one in by.key]
@@ -185,13 +185,13 @@ def list_keyed_columns(
 
 
 class ListedRows:
-    """Answers what is asked about rows by their keys from rows in memory; for few rows.
+    """Implements the queries by key over rows in memory; for few rows.
 
-    A source or table format whose rows a query language does not reach is built on it.
+    Base class for a source or table format whose rows no query language reaches.
     """
 
     def list_rows(self, shard: Shard, names: Collection[str]) -> Iterable[Mapping[str, Any]]:
-        """Rows of *shard*, in any order, each with the columns *names* at least."""
+        """Rows of *shard*, in any order, each with at least the columns *names*."""
         raise NotImplementedError
 
     def bucket_digests(
@@ -231,7 +231,7 @@ class ListedRows:
         columns: Sequence[DigestColumn],
         keys: Mapping[int, KeyValues],
     ) -> tuple[KeyedRow, ...]:
-        """Rows with one of *keys*, which are the values of keys by their digests."""
+        """Rows with one of *keys* (digest -> values of the key)."""
         rows = list_keyed_rows(self._rows_for(shard, by, columns), by, columns)
         return tuple(one for one in rows if one.key in keys)
 

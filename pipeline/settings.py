@@ -26,17 +26,17 @@ _LOGIN = re.compile(r"(?:\A(?!\S*//)|(?<=//))\S*@")
 
 
 def is_https(url: str) -> bool:
-    """Whether the server at *url* has to show a certificate."""
+    """Whether the server at *url* must show a certificate."""
     return url[:6].lower() == "https:"
 
 
 def without_login(text: str) -> str:
-    """*text* without the user and password of any URL in it, whether the URL can be read or not."""
+    """*text* without the user and password of any URL in it, even if the URL is not valid."""
     return _LOGIN.sub("(hidden)@", text)
 
 
 def address_of(text: str) -> IPv4Address | IPv6Address | None:
-    """The address that *text* writes, as IPv4 where it can be; None if it is a name."""
+    """The IP address in *text*, as IPv4 if possible; None if it is a name."""
     try:
         found = ip_address(text)
     except ValueError:
@@ -45,10 +45,10 @@ def address_of(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def parse_host_port(key: str, text: str, example: str) -> tuple[str, int]:
-    """Host and port of ``host:port``; an IPv6 address is in brackets, and returned without them.
+    """Host and port of ``host:port``; brackets around an IPv6 address are removed.
 
     Raises:
-        ConfigError: *text*, the value of *key*, is not that.
+        ConfigError: *text*, the value of *key*, has another form.
     """
     if (found := _HOST_PORT.fullmatch(text)) is not None:
         bracketed, name, port = found.groups()
@@ -60,12 +60,12 @@ def parse_host_port(key: str, text: str, example: str) -> tuple[str, int]:
 
 
 def needs_tls(tls: bool | None, host: str) -> bool:
-    """Whether the server at *host* must speak TLS: as *tls* says, else unless it is local."""
+    """Whether the server at *host* must use TLS: as *tls* says, else unless it is local."""
     return not (is_loopback(host) or host.startswith("/")) if tls is None else tls
 
 
 def is_loopback(host: str) -> bool:
-    """Whether *host* is this machine and no network reaches it so; the DNS is not asked."""
+    """Whether *host* is this machine by its loopback interface; the DNS is not asked."""
     if host.lower() == "localhost":
         return True
     address = address_of(host)
@@ -73,13 +73,13 @@ def is_loopback(host: str) -> bool:
 
 
 _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
-_TAKEN = re.compile(r"\.{1,2}|_delta_log|_samples")  # names that mean something else to readers
+_TAKEN = re.compile(r"\.{1,2}|_delta_log|_samples")  # names with another meaning for readers
 _SPARK_SECRET = re.compile(
     r"secret|password|passphrase|token|credential|connection[._-]?string|[._]sas[._]"
     r"|(?:access|account|api|encryption|private|sas)[._-]?key(?:id)?(?![a-z])|(?:^|[._-])key(?:[._-]|$)",
     re.IGNORECASE,
 )
-_SPARK_NO_SECRET = re.compile(  # they are about a secret, and hold none
+_SPARK_NO_SECRET = re.compile(  # settings about a secret that contain none
     r"provider|secretKeyRef|\.secrets\.|^spark\.security\.credentials\.|mechanism|binding|BitLength"
     r"|\.(?:type|enabled|file|path|class|impl)$",
     re.IGNORECASE,
@@ -87,12 +87,12 @@ _SPARK_NO_SECRET = re.compile(  # they are about a secret, and hold none
 
 
 def may_be_spark_secret(name: str) -> bool:
-    """Whether Spark's setting of that *name* may hold a secret: no command line may show it."""
+    """Whether Spark's setting *name* may hold a secret, so that no command line may show it."""
     return bool(_SPARK_SECRET.search(name))
 
 
 def is_spark_secret(name: str) -> bool:
-    """Whether Spark's setting of that *name* holds a secret, which is never written in clear."""
+    """Whether Spark's setting *name* holds a secret, which is never written in clear text."""
     return may_be_spark_secret(name) and not _SPARK_NO_SECRET.search(name)
 
 
@@ -100,13 +100,14 @@ def is_spark_secret(name: str) -> bool:
 class TlsSettings:
     """PEM files of one TLS client: its authorities, its certificate, and the certificate's key.
 
-    Without ``ca`` the machine's authorities are trusted.  ``key`` has no passphrase.
-    ``tls``: whether the server must speak TLS and show a certificate for its host; by default it
-    must before it gets a credential, except on loopback and at a Unix socket.
+    Without ``ca`` the machine's authorities are trusted. ``key`` has no passphrase.
+
+    ``tls``: whether the server must use TLS and show a certificate for its host; by default it must
+    before it gets a credential, except on loopback and at a Unix socket.
     """
 
     ca: str = ""
-    """PEM file of the authorities that are trusted; without it those of the machine."""
+    """PEM file of the trusted authorities; without it those of the machine."""
     certificate: str = ""
     """PEM file of the client's certificate."""
     key: str = ""
@@ -115,11 +116,11 @@ class TlsSettings:
 
     @property
     def given(self) -> bool:
-        """Whether there is any."""
+        """Whether any file is set."""
         return bool(self.ca or self.certificate or self.key)
 
     def tls_advice(self, said: str, host: str) -> str:
-        """What to do where *host* *said* that TLS failed; empty where it is not about TLS."""
+        """The fix for the TLS error that *host* reported in *said*; empty for other errors."""
         if not needs_tls(self.tls, host) or not re.search("SSL|TLS|certificate", said):
             return ""
         trusting = self.ca or "the system"
@@ -131,22 +132,22 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings(TlsSettings):
-    """Where the collector of one source answers; ``ca`` and the like are for an https ``url``.
+    """The address of one source's collector; ``ca`` and the like are for an https ``url``.
 
-    ``kind`` names a file of collectors/; empty for the usual one.
-    ``url`` and ``connector`` are empty where it answers nowhere.
-    ``options`` are further settings of that kind: fields of its class.
+    ``kind`` names a file of collectors/; empty for the default. ``url`` and ``connector`` are empty
+    if the collector has no address. ``options`` are further settings of that kind: fields of its
+    class.
     """
 
     url: str = ""
-    """Address of the Connect cluster; empty where the collector answers nowhere."""
+    """Address of the Connect cluster; empty if the collector has no address."""
     connector: str = ""
-    """Name of the connector; empty where the collector answers nowhere."""
+    """Name of the connector; empty if the collector has no address."""
     kind: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Without the login that the address may have."""
+        """The settings without the login in the address."""
         shown = {one.name: getattr(self, one.name) for one in fields(self)}
         shown["url"] = without_login(self.url)
         parts = ", ".join(f"{name}={value!r}" for name, value in shown.items())
@@ -155,14 +156,14 @@ class CollectorSettings(TlsSettings):
 
 @dataclass(frozen=True, slots=True)
 class KafkaSecurity:
-    """How brokers know us and we know them; by default neither asks.
+    """How brokers and Sluice authenticate each other; by default neither does.
 
-    ``ca``, ``certificate`` and ``key`` are PEM files, wherever Spark's tasks run, too; without
-    ``ca`` the machine's own authorities are believed.  ``mechanism`` goes with ``SASL_...`` only.
+    ``ca``, ``certificate`` and ``key`` are PEM files, also where Spark's tasks run; without ``ca``
+    the machine's own authorities are trusted. ``mechanism`` is for ``SASL_...`` only.
     """
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """Whether brokers speak TLS, and whether they ask for a login."""
+    """Whether brokers use TLS, and whether they ask for a login."""
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     username: str = ""
     """The login, with `SASL_...` only."""
@@ -177,9 +178,9 @@ class KafkaSecurity:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings(TlsSettings):
-    """A MirrorMaker 2 between the cluster that the collector writes to, ``kafka``, and ours.
+    """A MirrorMaker 2 between the collector's cluster, ``kafka``, and ours.
 
-    ``connector`` is its MirrorSourceConnector, which answers at ``url``.  ``alias`` is what its
+    ``connector`` is its MirrorSourceConnector, with its address ``url``. ``alias`` is what its
     replication policy puts before the names of topics, without the dot; empty if it keeps them.
     ``ca`` and the like are for an https ``url``.
     """
@@ -197,13 +198,13 @@ class MirrorSettings(TlsSettings):
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings(TlsSettings):
-    """A schema registry that speaks as Confluent's does; ``url`` is what ``/schemas/ids`` is below.
+    """A schema registry with the API of Confluent's; ``/schemas/ids`` is appended to ``url``.
 
     ``user`` and ``password``, or a ``token``, if it asks for them.
     """
 
     url: str
-    """Address of the registry, what `/schemas/ids` is below."""
+    """Address of the registry, to which `/schemas/ids` is appended."""
     user: str = ""
     """The login, if the registry asks for one."""
     password: str = field(default="", repr=False)
@@ -218,24 +219,27 @@ class RegistrySettings(TlsSettings):
 class SourceSettings(TlsSettings):
     """One database server and the topics its changes arrive in.
 
-    ``prefix`` is the collector's topic prefix: schema changes arrive in the topic ``prefix``,
-    rows in topics that match ``topics`` (a regular expression on the whole name; by default
-    ``prefix.<database>.<table>``); the format knows of more, such as one for transactions.
+    ``prefix`` is the collector's topic prefix. Schema changes arrive in the topic ``prefix``. Rows
+    arrive in topics that match ``topics``, a regular expression on the whole name; by default
+    ``prefix.<database>.<table>``. The format adds others, such as one for transactions.
+
     ``follow_collector``: ask the server the collector is connected to, even if its address is not
-    the one given here (a fail-over); turn it off when the two see different networks.
-    It is followed only to ``host`` and to the servers of ``follow_hosts``.  Without TLS ``host``
-    is followed only at ``port``: a process that listens at another port could read the password.
-    The password is sent nowhere else.
-    ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
-    ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
-    ``prefix`` and ``topics`` are then the names that they have here.
-    ``weakest_order``: what the order of its changes must at least rest on for a table to be READY;
-    a format whose messages name no places in the source's log needs less than is usual.
+    the one given here (a fail-over); turn it off if the two see different networks. The collector
+    is followed only to ``host`` and to the servers of ``follow_hosts``. Without TLS ``host`` is
+    followed only at ``port``, because a process that listens at another port could read the
+    password. The password is sent to no other server.
+
+    ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right. ``mirrored``:
+    the collector writes to another cluster, and a mirror copies its topics here; ``prefix`` and
+    ``topics`` are then the names that they have here.
+
+    ``weakest_order``: the weakest basis for the order of changes with which a table may be READY; a
+    format whose messages have no log positions needs a weaker one than the default.
+
     ``kind`` and ``format``: empty for what its kind of collector usually reads and writes.
-    ``transport`` is what carries its topics, with ``transport_options``, if not what carries those
-    of all others; empty if it is.
-    ``options`` and ``format_options`` are further settings of the ``kind`` and of the ``format``:
-    fields of their classes.
+    ``transport`` is the transport of its topics, with ``transport_options``; empty for that of all
+    other sources. ``options`` and ``format_options`` are further settings of the ``kind`` and of
+    the ``format``: fields of their classes.
     """
 
     name: str
@@ -247,7 +251,7 @@ class SourceSettings(TlsSettings):
     user: str
     """The database user that Sluice logs in as."""
     collector: CollectorSettings
-    """What reads the server's log and writes the topics."""
+    """The collector, which reads the server's log and writes the topics."""
     prefix: str
     password: str = field(default="", repr=False)
     """The password of `user`."""
@@ -270,25 +274,25 @@ class SourceSettings(TlsSettings):
     def topic_pattern(self) -> str:
         """Regular expression for the whole name of each topic that this source's rows use.
 
-        By default all below the prefix: table names may hold dots, and special characters become
-        some.
+        By default all below the prefix: table names may contain dots, and collectors may replace
+        special characters.
         """
         return self.topics or re.escape(self.prefix) + r"\..+"
 
     @property
     def collected_prefix(self) -> str:
-        """The collector's own topic prefix: without what a mirror puts before it."""
+        """The collector's own topic prefix, without the mirror's alias."""
         if self.mirrored is None or not self.mirrored.alias:
             return self.prefix
         return self.prefix.removeprefix(f"{self.mirrored.alias}.")
 
     @property
     def secured(self) -> bool:
-        """Whether the server must speak TLS; `tls` as written, else by where it is."""
+        """Whether the server must use TLS: by `tls`, or by default by its host."""
         return needs_tls(self.tls, self.host)
 
     def at(self, host: str, port: int) -> Self:
-        """The same at the server that the collector reads.
+        """The same settings for the server that the collector reads.
 
         Raises:
             UnreachableError: the config does not name that server, so it gets no password.
@@ -309,7 +313,7 @@ class SourceSettings(TlsSettings):
             if _is_same_host(host, listed):
                 return True
             name, _, number = listed.rpartition(":")
-            is_one = address_of(listed) is None and number == str(port)  # no bare IPv6 address
+            is_one = address_of(listed) is None and number == str(port)  # not a bare IPv6 address
             if is_one and name and _is_same_host(host, name):
                 return True
         return False
@@ -344,20 +348,20 @@ class TableRule:
     table: str = r"\g<0>"
     """The table that gets the rows of these shards; `\1` is the first group of `shards`."""
     unique_across_shards: bool = False
-    """One key means one row in all shards; without it each shard has keys of its own."""
+    """One key means one row in all shards; without it each shard has its own keys."""
     key: tuple[str, ...] = ()
     """Unique columns without NULL that identify a row, for tables that declare no key."""
     tier: int = 1
-    """0 is merged beside all others, 1 is usual, 2 and above may wait (`schedule.cycles`)."""
+    """0 is merged in a separate queue, 1 is usual, 2 and above may wait (`schedule.cycles`)."""
     ignore: bool = False
     """These shards are not mirrored."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvariantRule:
-    """What is demanded of the rows of tables whose name matches the glob ``tables``.
+    """The invariants of tables whose name matches the glob ``tables``.
 
-    ``invariants`` are each by the name of its file in invariants/, or of a module elsewhere.
+    ``invariants`` are each by the name of its file in invariants/, or of a user's module.
     """
 
     tables: str
@@ -368,11 +372,11 @@ class InvariantRule:
 class StandardRule:
     """How columns of tables whose name matches the glob ``tables`` are written in the lake.
 
-    ``key`` names the columns of these tables' key, in the order in which they are sent.
-    ``standards`` are each by the name of its file in standards/, or of a module elsewhere; of two
-    that name one column, the first counts.
-    ``clear`` are globs of the names of other columns, which land as they are; a row that has yet
-    another one does not.  Letter case does not matter.
+    ``key`` names the key columns of these tables, in the order in which they are sent.
+    ``standards`` are each by the name of its file in standards/, or of a user's module; of two that
+    name one column, the first counts. ``clear`` are globs of the names of other columns, which land
+    unchanged; if a standard hides values, a row with any further column is quarantined. Letter case
+    does not matter.
     """
 
     tables: str
@@ -383,7 +387,7 @@ class StandardRule:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceSettings:
-    """How long old versions and old changes are kept, and how often what is older is removed."""
+    """How long old versions and old changes are kept, and how often older ones are removed."""
 
     vacuum_every: timedelta = timedelta(hours=24)
     """How often old files are removed."""
@@ -395,16 +399,17 @@ class MaintenanceSettings:
 
 @dataclass(frozen=True, slots=True)
 class PublishRule:
-    """Tables with an image at the end of each business day; the first rule that fits decides.
+    """Tables with an image at the end of each business day; the first rule that matches decides.
 
-    ``tables`` is a glob on the table's name.  An image is a version of the mirror (``pin``), and
-    what reads it needs of files and log stays for ``keep``.  With ``clone`` it is a table of its
-    own as well, in ``where`` (by default beside the mirrors), which uses the mirror's files;
-    with ``parquet`` it is written into a folder for each day in ``where``, and that is kept.  From
-    the end of the day a mirror is not merged until all before it is proven to have landed, for
-    ``hold_back`` at most: then it goes on, and there is no image of that day.  After ``due``
-    a missing image is reported.  ``none`` makes no images of tables that a later rule
-    would.  ``day`` is a date column, by whose days changes are counted that come too late for one.
+    ``tables`` is a glob on the table's name. An image is a version of the mirror (``pin``); the
+    files and log entries that its readers need are kept for ``keep``. With ``clone`` it is also a
+    table of its own, in ``where`` (by default beside the mirrors), which uses the mirror's files.
+    With ``parquet`` it is exported to a folder for each day in ``where``, which is kept instead.
+
+    After the end of the day a mirror is not merged until all changes before it have provably
+    landed, but at most for ``hold_back``; after that there is no image of that day. After ``due`` a
+    missing image is reported. ``none`` makes no images of tables that a later rule matches. ``day``
+    is a date column, by which changes that are too late for an image are counted.
     """
 
     tables: str
@@ -415,7 +420,7 @@ class PublishRule:
     keep: timedelta = timedelta(days=7)
     """How long a version stays readable."""
     hold_back: timedelta = timedelta(minutes=5)
-    """How long a mirror waits at the end of a day for what has not landed."""
+    """How long a mirror waits at the end of a day for changes that have not landed."""
     due: timedelta = timedelta(minutes=30)
     """How long after the end of a day a missing image is notified."""
     day: str = ""
@@ -423,22 +428,22 @@ class PublishRule:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """Everything the pipeline needs to know to run one lane.
+    """All settings of one lane's pipeline.
 
-    ``lake`` is a folder or a URI (``s3a://``) without a slash at its end.
-    ``batch_rows`` caps one landing batch; ``small_batch_rows`` is the size up to which a batch is
-    read and written in the driver, without a Spark job; ``landing_tasks`` is how many tasks a
-    larger one is divided into at most.  ``transport`` is what carries the topics, but for those of
-    a source that names its own, with
+    ``lake`` is a folder or a URI (``s3a://``) without a slash at its end. ``batch_rows`` caps one
+    landing batch. ``small_batch_rows`` is the size up to which a batch is read and written in the
+    driver, without a Spark job. ``landing_tasks`` is the maximum number of tasks of a larger one.
+    ``urgent_rows`` caps a landing batch once the first snapshot of a table of tier 0 has ended; by
+    default it is small enough to be landed in the driver, where it waits for no Spark job.
+
+    ``transport`` is the transport of the topics, except for sources that name their own, with
     ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
-    ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
-    lists the tables with images, ``invariants`` what no slice may break that reaches a
-    mirror, ``archive`` which deletes only move rows to an archive, ``standards`` which columns are
-    written otherwise than their source has them.
-    Days are those of ``time_zone``.  ``cycles``: tier -> how long its tables may wait for a turn.
-    ``urgent_rows`` caps a landing batch once a table of tier 0 is live: its first snapshot has
-    ended.  By default it is small enough to be landed in the driver, where no Spark job of others
-    is waited for.
+    ``table_format`` is the format of mirrors, with ``table_format_options``.
+
+    ``publish`` lists the tables with images, ``invariants`` the conditions that no merged slice may
+    break. ``archive`` lists the deletes that only move rows to an archive, ``standards`` the
+    columns that are written differently from their source. Days are those of ``time_zone``.
+    ``cycles``: tier -> merge interval of its tables.
     """
 
     lake: str
@@ -474,31 +479,31 @@ class PipelineSettings:
 
     @property
     def divided(self) -> bool:
-        """Whether tables of tier 0 are merged in a line of their own: where a rule names some."""
+        """Whether tables of tier 0 have a merge queue of their own, because a rule names some."""
         return any(rule.tier == 0 and not rule.ignore for rule in self.rules)
 
     @property
     def most_rows(self) -> int:
-        """The cap of a landing batch beside live tables of tier 0, which wait for no long one."""
+        """The cap of a landing batch while tables of tier 0 are live: they must not wait long."""
         return min(self.batch_rows, self.urgent_rows) if self.divided else self.batch_rows
 
     def cycle(self, tier: int) -> timedelta:
-        """How long a table of *tier* may wait for its turn: as the highest tier named up to it."""
+        """The merge interval of *tier*: that of the highest configured tier up to it."""
         named = [one for one in self.cycles if one <= tier]
         return self.cycles[max(named)] if named else timedelta()
 
     @property
     def carried(self) -> bool:
-        """Whether any source's topics are carried by ``transport``, and not by one of its own."""
+        """Whether any source's topics use ``transport``, and not one of the source's own."""
         return not self.sources or any(not one.transport for one in self.sources)
 
     @property
     def kafka_fields(self) -> Mapping[str, Any]:
-        """Fields of the transport's class that stand in sections of their own; none without."""
+        """Fields of the transport's class that have config sections of their own; empty without."""
         return {"bootstrap": self.kafka, "security": self.kafka_security} if self.kafka else {}
 
     def published(self, table: str) -> PublishRule | None:
-        """How images of *table* are made; None if none are."""
+        """How images of *table* are made; None if none are made."""
         fitting = (rule for rule in self.publish if fnmatchcase(table, rule.tables))
         rule = next(fitting, None)
         return None if rule is None or rule.how == "none" else rule
@@ -511,15 +516,15 @@ class PipelineSettings:
     def mirror(self, table: str) -> str:
         """The address of a table's mirror: ``<lake>/mirrors/<database>/<table>``.
 
-        Special characters of a path are written by number, and so is the sign for
-        that: ``d.a`` and ``d.a/`` are two tables, and must not be one mirror.
+        Special characters of a path are escaped by number, and so is the escape sign: ``d.a`` and
+        ``d.a/`` are two tables, and must not be one mirror.
         """
         return f"{self.lake}/mirrors/{_folder(table)}"
 
     def written_images(self, table: str) -> tuple[str, str] | None:
-        """Where images of *table* are written out: an address, and its folder there.
+        """Where images of *table* are exported: an address, and its folder there.
 
-        None if they are not.
+        None if they are not exported.
         """
         rule = self.published(table)
         if rule is None or rule.how != "parquet":
@@ -527,10 +532,10 @@ class PipelineSettings:
         return rule.where.rstrip("/") or f"{self.lake}/images", _folder(table)
 
     def cloned_images(self, table: str) -> tuple[str, str] | None:
-        """Where images of *table* are tables of their own: an address, and a folder there.
+        """Where clones of *table*'s images are: an address, and a folder there.
 
-        Of those that are pinned, only what was corrected.  None if none are made, or all are
-        written out.
+        If images are pinned, only corrected ones are cloned. None if no images are made, or all are
+        exported.
         """
         rule = self.published(table)
         if rule is None or rule.how == "parquet":
@@ -538,9 +543,9 @@ class PipelineSettings:
         return rule.where.rstrip("/") or f"{self.lake}/clones", _folder(table)
 
 
-@lru_cache(maxsize=20_000)  # a look at each of thousands of mirrors asks for it twice
+@lru_cache(maxsize=20_000)  # called twice for each of thousands of mirrors in each look
 def _folder(table: str) -> str:
-    """``database/table``; a database's name that holds a dot stays whole, in its quotes."""
+    """``database/table``; a database name with a dot stays whole, in its quotes."""
     try:
         first = ShardId.beginning(ShardId.parse(table).database).removesuffix(".")
     except ValueError:
@@ -556,21 +561,21 @@ def _numbered(character: str) -> str:
 
 
 T = TypeVar("T")
-MOST_KNOWN = 100_000  # shards whose rule, and table, is remembered
+MOST_KNOWN = 100_000  # shards whose rule and table are cached
 PARTS = ("kafka", "merging", "worker", "lake", "store", "storm")
-"""What holds tables up, or is a part of their way, and is called so in incidents."""
+"""Names of components in incidents, which tables wait for."""
 KINDS_OF_PARTS = (*("source", "collector", "clock", "retention", "channel", "job", "rule", "disk"),)
-"""The same where there are several: ``source:shop``."""
+"""The same for components that exist several times: ``source:shop``."""
 _A_PART = re.compile(rf"({'|'.join(PARTS)})(~*)$|({'|'.join(KINDS_OF_PARTS)})(~*):", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Fold shards into tables; a shard that no rule names is a table of its own name.
+    """Fold shards into tables; a shard that no rule matches is a table with its own name.
 
-    No table is called as a part of its way is, or incidents of the two would be one: such a name
-    gets a ``~`` behind the part's word, and one that has it already another, so that two names
-    stay two.
+    A table must not have the name of a component, or their incidents would be mixed up. Such a
+    table name gets a ``~`` after the component's word; one that already has it gets another, so
+    that two names stay distinct.
     """
 
     rules: tuple[TableRule, ...] = ()
@@ -582,24 +587,24 @@ class Router:
     )
     _patterns: dict[str, re.Pattern[str]] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # ``re`` itself remembers no more than 512
+    )  # ``re`` itself caches only 512
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
-        """Send the rules alone to where tasks run."""
+        """Pickle only the rules."""
         return type(self), (self.rules,)
 
     def rule(self, shard: str) -> TableRule | None:
-        """The rule that decides for ``db.table`` *shard*, if any; asked for again each round."""
+        """The rule that decides for ``db.table`` *shard*, if any; cached between rounds."""
         return _kept(self._found, shard, self._decisive)
 
     def table(self, shard: str) -> str | None:
-        """Name of the table that *shard* folds into; None for a shard the rules ignore."""
+        """Name of the table that *shard* folds into; None for a shard that the rules ignore."""
         return _kept(self._tables, shard, self._folded)
 
     def may_fold_into(self, table: str) -> bool:
-        """Whether a rule can fold shards that were never seen into *table*.
+        """Whether a rule can fold a shard that was never seen into *table*.
 
-        A name with groups of the shard's can be any.
+        A rule whose table name uses groups of the shard's name can yield any name.
         """
         return any(
             "\\" in rule.table or _apart(rule.table) == table
@@ -633,7 +638,7 @@ class Router:
 
 
 def _apart(table: str) -> str:
-    """*table*, or a name near it where that is a part's."""
+    """*table*, or a name near it if it is the name of a component."""
     found = _A_PART.match(table)
     if found is None:
         return table
@@ -642,10 +647,10 @@ def _apart(table: str) -> str:
 
 
 def _kept(known: dict[str, T], shard: str, find: Callable[[str], T]) -> T:
-    """What was found of *shard* before, by whichever thread."""
+    """The cached result for *shard*, or that of *find*; any thread may fill the cache."""
     try:
         return known[shard]
-    except KeyError:  # never asked for, or cleared by another thread meanwhile
+    except KeyError:  # not cached, or cleared by another thread
         found = find(shard)
     if len(known) >= MOST_KNOWN:
         known.clear()

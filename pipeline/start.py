@@ -35,9 +35,9 @@ from pipeline.spark.session import JobCounts, describe_jobs, open_session, requi
 from pipeline.standards.table_standards import Standards
 
 T = TypeVar("T")
-NEWS_EVERY = 1_000  # schema changes; about 1 ms each
+NEWS_EVERY = 1_000  # schema changes, about 1 ms each
 Progress = Callable[[str], object]
-"""Takes what the opening of a lane has done since it was called before."""
+"""Called with the progress of opening a lane."""
 
 
 def open_lane(
@@ -48,8 +48,8 @@ def open_lane(
     All schema changes that ever landed are read; *progress* is called repeatedly meanwhile.
 
     Raises:
-        ConfigError: the lake is of a kind that cannot be written.
-        HeldError: the change log is there, but not one of its rows says how far it is.
+        ConfigError: Sluice cannot write this kind of lake.
+        HeldError: the change log exists, but none of its rows has a checkpoint.
     """
     store = open_store(settings.changes)
     store.prove(LOG_FOLDER)
@@ -105,7 +105,7 @@ def open_lane(
 
 
 def with_progress(changes: Sequence[T], progress: Progress) -> Iterator[T]:
-    """Yield *changes*; say each thousand how many are read, and at the end that all are."""
+    """Yield *changes*; report the number read each thousand, and the end."""
     for number, change in enumerate(changes):
         if number % NEWS_EVERY == 0:
             progress(f"{number:,} of {len(changes):,} schema changes are read")
@@ -114,7 +114,7 @@ def with_progress(changes: Sequence[T], progress: Progress) -> Iterator[T]:
 
 
 def _beside(others: MergeRunner, log: ChangeLog) -> MergeRunner:
-    """Passes over tables of tier 0; *log* is theirs alone."""
+    """A merge runner for tables of tier 0; *log* is used by it alone."""
     given = (others.settings, log, others.spread, others.clock, others.table_format)
     made = MergeRunner(*given, shared=others.mirrors)
     made.images.unplaced = others.images.unplaced
@@ -124,7 +124,7 @@ def _beside(others: MergeRunner, log: ChangeLog) -> MergeRunner:
 def _merge_groups(
     session: SparkSession, jobs: JobCounts, groups: Sequence[JobGroup]
 ) -> list[Mapping[str, MergeOutcome]]:
-    """Merge mirrors side by side."""
+    """Merge groups of mirrors in parallel."""
     names = [job.name for group in groups for job in group.jobs]
     rows = sum(part.rows for part in {part for group in groups for part in group.files})
     what = f"slice of {names[0]}" if len(names) == 1 else f"slices of {len(names)} mirrors"
@@ -141,7 +141,7 @@ def build_router(settings: PipelineSettings) -> Router:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Runs landing tasks: a small one here, which spares the Spark job; others side by side."""
+    """Runs landing tasks: small ones in the driver, without a Spark job, others in parallel."""
 
     session: SparkSession
     small: int
@@ -161,7 +161,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class BackfillWorkers:
-    """Runs tasks of a backfill: one alone here, others side by side by Spark."""
+    """Runs tasks of a backfill: a single one in the driver, several in parallel by Spark."""
 
     session: SparkSession
 
@@ -179,7 +179,7 @@ def _backfill_runner(
     session: SparkSession,
     clock: Callable[[], datetime],
 ) -> tuple[BackfillRunner, Previews]:
-    """With clients of its own, which belong to its thread."""
+    """Build the backfill runner with clients of its own, which belong to its thread."""
     feeds = tuple(open_feed(one, settings) for one in settings.sources)
     mirrors = open_table_format(settings)
 

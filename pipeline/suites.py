@@ -1,11 +1,11 @@
 """Reads suites of Great Expectations, and evaluates them on rows.
 
-The only module that uses Great Expectations. Importing it takes seconds, so that waits for the
-first suite. Results hold counts, names of columns and keys of rows, never other values.
+This is the only module that uses Great Expectations. Its import takes seconds, so it is delayed
+until the first suite. Results hold counts, names of columns and keys of rows, never other values.
 
 Times are in UTC without a zone, because Great Expectations reads a time in a suite so. An
-expectation about single rows can be evaluated on some rows alone. One about a set of rows
-(unique values, a mean, a row count) cannot: `split_expectations` separates them.
+expectation about single rows can be evaluated on some rows alone. One about a set of rows (unique
+values, a mean, a row count) cannot: `split_expectations` separates them.
 """
 
 import json
@@ -42,10 +42,10 @@ from pipeline.model import Op, Shard, Table
 from pipeline.row_conditions import require_comparisons, require_plain_condition
 
 SLUICE = "_sluice"
-MOST_KEYS = 20  # of rows that one result names
-MOST_COLUMNS = 10  # that one result names
+MOST_KEYS = 20  # rows that one result names
+MOST_COLUMNS = 10  # columns that one result names
 MOST_LEVELS = 100  # of mappings and lists in the arguments of an expectation
-MOST_FILES = 1_000  # suites that are kept as they were read
+MOST_FILES = 1_000  # suites that are cached
 MATCH_JSON_SCHEMA = "expect_column_values_to_match_json_schema"
 JSON_METRICS = tuple(
     f"great_expectations.expectations.metrics.column_map_metrics.column_values_{name}"
@@ -58,7 +58,7 @@ CAUSES = {
     " row_condition",
     "RecursionError": "a value is nested too deeply; exclude it with a row_condition",
 }
-"""Name of an error -> what is said of an expectation that raised it."""
+"""Name of an error -> the explanation for an expectation that raised it."""
 COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
 ABOUT_NAMES = ("expect_column_to_exist", "expect_table_columns_")
 NEED_ALL_ROWS = frozenset(
@@ -75,7 +75,7 @@ NEED_ALL_ROWS = frozenset(
     }
 )
 """Expectations by row that compare it with the others, or are about the type of the column."""
-PLACES = {"result_format": "COMPLETE"}  # of rows in memory; asking for keys would cost more
+PLACES = {"result_format": "COMPLETE"}  # for rows in memory; asking for keys would cost more
 COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 ROWS = {
     "result_format": "BASIC",  # any other collects all values, or all keys
@@ -88,11 +88,11 @@ COUNTING = (
 )
 """Expectations whose observed value is a number or proportion, of however few rows."""
 SUMMING = ("expect_column_mean_to_", "expect_column_stdev_to_", "expect_column_sum_to_")
-"""Expectations whose observed value is that of a row, where only one row has a value."""
+"""Expectations whose observed value is that of a row, if only one row has a value."""
 FEWEST_VALUES = 10
-"""Of a column, below which its mean, sum or deviation is not shown."""
+"""Values of a column below which its mean, sum or deviation is not shown."""
 Severity = Literal["critical", "warning", "info"]
-logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import says much
+logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import logs much
 _lock = Lock()  # Great Expectations has one current project in a process
 
 
@@ -110,7 +110,7 @@ class ExpectationSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """One expectation on some rows; ``met`` is None when it could not be evaluated.
+    """One expectation on some rows; ``met`` is None if it could not be evaluated.
 
     ``keys`` names at most 20 of the ``unexpected`` of ``rows``. Rows of an expectation about a set
     of rows are not counted. ``observed`` is a count, or a number about at least 10 values; never a
@@ -128,10 +128,11 @@ class ExpectationResult:
 
 @dataclass(frozen=True, slots=True)
 class SuiteLook:
-    """What Spark is asked to evaluate: a version of the mirror of ``table``.
+    """A request to Spark to evaluate a suite on a version of the mirror of ``table``.
 
-    Of its rows those that changed after batch ``after``, or all if that is None. ``batch`` is the
-    one that the version is applied through. ``state`` is the prober's own mark of suite and rows.
+    It evaluates the rows that changed after batch ``after``, or all if that is None. ``batch`` is
+    the one that the version is applied through. ``state`` is the prober's identification of suite
+    and rows.
     """
 
     table: Table
@@ -144,13 +145,13 @@ class SuiteLook:
 
     @property
     def key(self) -> tuple[str, str, int | None]:
-        """The same for looks at a later version that answer the same question."""
+        """Equal for requests at a later version that answer the same question."""
         return self.table.name, self.state, self.after
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteAnswer:
-    """What Spark found: ``rows`` were looked at, in the version of batch ``batch``."""
+    """Spark's results: ``rows`` rows were evaluated, in the version of batch ``batch``."""
 
     batch: int
     rows: int
@@ -223,10 +224,10 @@ def _exported(one: Any, at: str) -> ExpectationSettings:
 
 
 def resolve_suites(suites: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return *suites*, path by pattern, with paths relative to *folder*.
+    """Return *suites* (pattern -> path) with paths relative to *folder*.
 
     Raises:
-        ConfigError: a file is missing, or is no suite; a pattern is empty.
+        ConfigError: a file is missing, or is not a suite; a pattern is empty.
     """
     found = dict[str, str]()
     for name, path in suites.items():
@@ -245,10 +246,10 @@ def resolve_suites(suites: Mapping[str, str], folder: Path) -> dict[str, str]:
 def list_suites(
     suites: Mapping[str, str], table: str, *, exactly: bool = False
 ) -> Iterator[tuple[str, tuple[ExpectationSettings, ...]]]:
-    """Yield the suites for *table*, each behind its key and path; or the one of that key.
+    """Yield the suites for *table*, each with its key and path; *exactly*: the one of that key.
 
     Raises:
-        ConfigError: a file is missing, or is no suite.
+        ConfigError: a file is missing, or is not a suite.
     """
     for name, path in suites.items():
         if name == table if exactly else fnmatchcase(table, name):
@@ -259,12 +260,12 @@ def list_suites(
 
 
 def read_suites(suites: Mapping[str, str], table: str) -> tuple[ExpectationSettings, ...]:
-    """Return all that is expected of *table*; ConfigError as of `list_suites`."""
+    """Return all expectations of *table*; ConfigError as in `list_suites`."""
     return tuple(one for _, suite in list_suites(suites, table) for one in suite)
 
 
 def import_expectations(modules: Sequence[str]) -> None:
-    """Import modules with expectations of the user: each registers itself on import.
+    """Import modules with expectations of the user; each registers itself on import.
 
     Raises:
         ConfigError: a module cannot be imported.
@@ -275,7 +276,7 @@ def import_expectations(modules: Sequence[str]) -> None:
         except (
             Exception,
             SystemExit,
-        ) as error:  # another's code: whatever it raises, it has a name
+        ) as error:  # user code may raise anything
             why = f"its import fails: {type(error).__name__}: {error}"
             fix = "put its folder on PYTHONPATH, or fix the module"
             raise ConfigError(f"modules: {name}: {why}; {fix}") from error
@@ -284,7 +285,7 @@ def import_expectations(modules: Sequence[str]) -> None:
 def list_mistakes(
     suite: Sequence[ExpectationSettings], suites: Mapping[str, str], modules: Sequence[str]
 ) -> Iterator[str]:
-    """Yield each expectation that cannot be evaluated on any table, behind its key."""
+    """Yield the fault of each expectation that cannot be evaluated on any table, after its key."""
     try:
         import_expectations(modules)
     except ConfigError as error:
@@ -304,7 +305,7 @@ def list_column_mistakes(
     table: str,
     columns: Sequence[str],
 ) -> Iterator[str]:
-    """Yield each expectation about a column that the *table* does not have, behind its key."""
+    """Yield the fault of each expectation about an unknown column of *table*, after its key."""
     for at, expectations in (("suite", suite), *list_suites(suites, table)):
         for number, fault in find_strange_columns(expectations, columns):
             yield f"{at}[{number}].kwargs: {table} {fault}"
@@ -325,7 +326,7 @@ def find_strange_columns(
     """Yield the number and the fault of each expectation about another column than *columns*."""
     for number, each in enumerate(expectations):
         if each.type.startswith(ABOUT_NAMES):
-            continue  # it fails without the column, which is what it is for
+            continue  # its purpose is to fail without the column
         for name in list_columns(each):
             if name not in columns:
                 close = get_close_matches(name, columns, n=1)
@@ -334,7 +335,7 @@ def find_strange_columns(
 
 
 def _unfit(each: ExpectationSettings) -> str:
-    """Why no expectation can be made of it; empty if one can."""
+    """Why no expectation can be built from it; empty if one can."""
     from great_expectations.exceptions.exceptions import (  # noqa: PLC0415
         GreatExpectationsError,
     )
@@ -370,7 +371,7 @@ def _is_nested_deeper(value: Any, levels: int) -> bool:
 
 
 def _explain_condition(each: ExpectationSettings) -> str:
-    """What is wrong with its row condition; empty if nothing is."""
+    """The fault of its row condition; empty without one."""
     try:
         require_comparisons(each.kwargs.get("row_condition"))
     except IncomparableError as error:
@@ -379,7 +380,7 @@ def _explain_condition(each: ExpectationSettings) -> str:
 
 
 def _explain_arguments(error: Exception, each: ExpectationSettings) -> str:
-    """Which arguments are wrong, each once: the library says why for each type of a union."""
+    """The wrong arguments, each once, although the library reports each type of a union."""
     found = dict[str, str]()
     for one in error.errors() if hasattr(error, "errors") else ():
         name, kind, said = str(one["loc"][0]), str(one["type"]), str(one["msg"]).rstrip(".")
@@ -396,7 +397,7 @@ def _explain_arguments(error: Exception, each: ExpectationSettings) -> str:
 
 
 def _explain_patterns(each: ExpectationSettings) -> str:
-    """What is wrong with its regular expressions; empty if nothing is."""
+    """The fault of its regular expressions; empty without one."""
     if each.type.endswith("_regex_list") and not each.kwargs.get("regex_list"):
         return "kwargs.regex_list: is empty; name a regular expression"
     name = "regex_list" if each.type.endswith("_list") else "regex"
@@ -464,7 +465,7 @@ def _is_about_rows(name: str) -> bool:
 
 
 def _is_map(name: str) -> bool:
-    """Whether it looks at each row, alone or beside others."""
+    """Whether it checks each row, alone or compared with others."""
     from great_expectations.expectations.expectation import (  # noqa: PLC0415
         ColumnMapExpectation,
         ColumnPairMapExpectation,
@@ -489,7 +490,7 @@ def _find_kind(name: str) -> type | None:
 
 
 def evaluate_by_spark(every: Any, look: SuiteLook) -> SuiteAnswer:
-    """Evaluate a suite on *every* row of a mirror, a frame of Spark's; its rows stay in Spark.
+    """Evaluate a suite on *every* row of a mirror, a Spark frame; its rows stay in Spark.
 
     At most 20 rows of each unmet expectation are collected, to name them.
     """
@@ -509,7 +510,7 @@ def evaluate_by_spark(every: Any, look: SuiteLook) -> SuiteAnswer:
 
 
 def _by_spark(look: SuiteLook, plain: Any, named: Any) -> Iterator[ExpectationResult]:
-    """Count in one validation of each kind, so that Spark reads the rows as rarely as it can."""
+    """Count in one validation of each kind, so that Spark reads the rows as rarely as possible."""
     asked = _ask_all(look.expectations, _spark_types(plain), by_pandas=False)
     done = {
         one.number: one.verdict.evaluate_by_spark(plain)
@@ -535,7 +536,7 @@ def _by_spark(look: SuiteLook, plain: Any, named: Any) -> Iterator[ExpectationRe
 
 
 def _count_by_spark(frame: Any, columns: Sequence[str]) -> Sequence[int]:
-    """How many values each of *columns* has, counted in one query."""
+    """The number of values of each of *columns*, counted in one query."""
     quoted = (name.replace("`", "``") for name in columns)
     return tuple(frame.selectExpr(*(f"count(`{name}`)" for name in quoted)).first())
 
@@ -585,8 +586,8 @@ def _keys(look: SuiteLook, named: Any, one: "Asked", _: object) -> Iterator[str]
 class Asked:
     """How the expectation ``each`` is evaluated: by its engine, unless there is a ``verdict``.
 
-    A verdict about rows is a column of booleans, which an expectation of the engine counts.
-    ``why`` says why nothing evaluates it right.
+    A verdict about rows is a column of booleans, which an expectation of the engine counts. ``why``
+    is the reason if neither can evaluate it correctly.
     """
 
     number: int
@@ -601,7 +602,7 @@ class Asked:
 
     @property
     def settings(self) -> ExpectationSettings:
-        """What the engine evaluates."""
+        """The expectation that the engine evaluates."""
         if not isinstance(self.verdict, Verdict | TextMatch):
             return self.each
         kept = ("mostly", "row_condition", "condition_parser")
@@ -634,7 +635,7 @@ def _ask(
         require_comparisons(condition)
         verdict: Verdict | WholeVerdict | TextMatch | None
         verdict = plan_comparison(each.type, each.kwargs, Columns(plain))
-        if by_pandas and verdict is None:  # pandas gives many to Python's, which may never end
+        if by_pandas and verdict is None:  # pandas runs many by Python's `re`, which may never end
             verdict = plan_match(each.type, each.kwargs)
         each = replace(each, kwargs=fit_values(each.type, each.kwargs, Columns(plain)))
     except IncomparableError as error:
@@ -658,7 +659,7 @@ def evaluate_rows(
 
 
 def _count_values(rows: pa.Table, columns: Sequence[str]) -> Sequence[int]:
-    """How many values each of *columns* has, without NaN, which pandas leaves out."""
+    """The number of values of each of *columns*, without NaN, which pandas ignores."""
     return [
         pc.sum(pc.invert(rows[name].is_null(nan_is_null=True))).as_py() or 0 for name in columns
     ]
@@ -679,9 +680,9 @@ def _find_wide_columns(
 def find_unmet(
     rows: pa.Table, table: str, expectations: Sequence[ExpectationSettings]
 ) -> Iterator[tuple[str, tuple[int, ...] | None]]:
-    """Yield each unmet expectation about single rows with the places of the rows that do not.
+    """Yield each unmet expectation about single rows with the indexes of the failing rows.
 
-    None instead of places: it could not be evaluated. No places: it does not say which rows.
+    None instead of indexes: it could not be evaluated. No indexes: it does not report which rows.
     """
     with _lock:
         found = tuple(_by_pandas(rows, table, expectations))
@@ -696,7 +697,7 @@ def find_unmet(
 def _by_pandas(
     rows: pa.Table, name: str, expectations: Sequence[ExpectationSettings]
 ) -> Iterator[tuple[Asked, Any | None]]:
-    """Yield each with its result: a report of Great Expectations, a truth, or None."""
+    """Yield each with its result: a report of Great Expectations, a boolean, or None."""
     asked = _ask_all(expectations, {one.name: one.type for one in rows.schema}, by_pandas=True)
     exact = [one for one in asked if isinstance(one.verdict, Verdict | TextMatch)]
     conditional = any(one.each.kwargs.get("row_condition") for one in exact)
@@ -727,7 +728,7 @@ def _pandas_batch(rows: pa.Table, name: str) -> Any:
 
 
 def _places(result: Mapping[str, Any]) -> Iterator[int]:
-    """Places of the rows in memory that do not meet an expectation."""
+    """Indexes of the rows in memory that do not meet an expectation."""
     yield from map(int, result.get("unexpected_index_list") or ())
 
 
@@ -737,7 +738,7 @@ def _concluded(
     keys: Callable[[Mapping[str, Any]], Iterator[str]],
     wide: frozenset[str] = frozenset(),
 ) -> ExpectationResult:
-    """Conclude from the engine's *result*; columns in *wide* have many values."""
+    """Build the result from the engine's *result*; columns in *wide* have many values."""
     text, severity = name_expectation(one.each), one.each.severity
     if one.why:
         return ExpectationResult(f"{text}: {one.why}", None, severity)
@@ -758,7 +759,7 @@ def _concluded(
 
 
 def _observed(each: ExpectationSettings, value: object, wide: frozenset[str]) -> str:
-    """The *value* as a number, if it cannot be that of a row, as a minimum or a median may be."""
+    """The *value* as a number, if it cannot be a row's value, as a minimum or a median may be."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or each.kwargs.get("row_condition"):
         return ""
@@ -769,19 +770,19 @@ def _observed(each: ExpectationSettings, value: object, wide: frozenset[str]) ->
 
 
 def name_expectation(each: ExpectationSettings) -> str:
-    """Its type and columns, of many the first; other arguments may hold values."""
+    """Its type and first columns; other arguments may hold values."""
     return f"{each.type}({', '.join(name_columns(each))})"
 
 
 def name_columns(each: ExpectationSettings) -> tuple[str, ...]:
-    """Its columns; of more than 10 the first 10, and how many more there are."""
+    """Its columns; of more than 10 the first 10, and the number of the others."""
     columns = tuple(list_columns(each))
     more = len(columns) - MOST_COLUMNS
     return (*columns[:MOST_COLUMNS], *([f"and {more} more"] if more > 0 else ()))
 
 
 def _new_context() -> Any:
-    """A context that keeps nothing on disk; one that is used again would keep its last rows."""
+    """A new context that keeps nothing on disk, because a used one would keep its last rows."""
     import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
     from great_expectations.data_context.types import base  # noqa: PLC0415
 
@@ -815,7 +816,7 @@ def name_row(table: Table, row: Mapping[str, Any]) -> str:
 def make_frame(rows: pa.Table) -> Any:
     """Return *rows* as a pandas frame, times in UTC without a zone, without ``_sluice``.
 
-    Whole numbers stay whole beside nulls.
+    Whole numbers stay whole in columns with nulls.
     """
     plain = rows.drop_columns([SLUICE]) if SLUICE in rows.column_names else rows
     for number, one in enumerate(plain.schema):

@@ -1,4 +1,4 @@
-"""Builds TLS contexts of clients from PEM files, and judges what a client's settings send.
+"""Builds TLS contexts of clients from PEM files, and checks what a client's settings send.
 
 A certificate and the server's name in it are always verified.
 """
@@ -15,7 +15,7 @@ FILES = ("ca", "certificate", "key")
 
 
 def verify_option(url: str, its: TlsSettings) -> ssl.SSLContext | bool:
-    """What httpx is to verify the server at *url* by.
+    """The ``verify`` argument of httpx for the server at *url*.
 
     Raises:
         ConfigError: as ``client_context``.
@@ -27,11 +27,11 @@ def client_context(its: TlsSettings) -> ssl.SSLContext:
     """A context that trusts the authorities of *its* files, or the machine's.
 
     Raises:
-        ConfigError: a file cannot be read, is no PEM, or the key has a passphrase.
+        ConfigError: a file cannot be read, is not PEM, or the key has a passphrase.
     """
     try:
         context = ssl.create_default_context(cafile=its.ca or None)
-    except OSError as error:  # an SSLError is one
+    except OSError as error:  # includes SSLError
         if not isinstance(error, ssl.SSLError):
             raise ConfigError(f"ca: cannot read {its.ca}: {error.strerror}") from error
         msg = f"ca: {its.ca} has no PEM certificates; use the PEM file of the authorities"
@@ -58,8 +58,8 @@ def file_faults(its: TlsSettings) -> Iterator[str]:
 def tls_faults(its: TlsSettings) -> Iterator[str]:
     """Settings of a client that do nothing, or send a secret in clear text, as ``key: fault``.
 
-    A client has a ``url`` or a ``host``.  Its secrets are its fields that `repr` hides, and a
-    login in its ``url``.
+    A client has a ``url`` or a ``host``. Its secrets are its fields that `repr` hides, and a login
+    in its ``url``.
     """
     url = getattr(its, "url", None)
     if url is None:
@@ -90,7 +90,7 @@ def _of_url(its: TlsSettings, url: str) -> Iterator[str]:
         port = parts.port
     except ValueError:
         port = 0
-    if port == 0 or parts.scheme != "http":  # no address, as its own check says
+    if port == 0 or parts.scheme != "http":  # not an address; another check reports that
         return
     host, secret = parts.hostname or "", "@" in parts.netloc or any(_secrets(its))
     if host and secret and needs_tls(its.tls, host):
@@ -105,5 +105,5 @@ def _secrets(its: TlsSettings) -> Iterator[object]:
 
 
 def _no_passphrase() -> str:
-    """Called for an encrypted key only; OpenSSL itself would ask on the terminal."""
+    """Raise, because OpenSSL would ask on the terminal; called for an encrypted key only."""
     raise ValueError("the key has a passphrase; store it without one")

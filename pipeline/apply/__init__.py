@@ -1,1 +1,1 @@
-"""From the change log into one mirror: the newest change of each key, merged and accounted for."""
+"""Merges the change log into mirrors: the newest change of each key, with an account."""

@@ -20,10 +20,10 @@ from pipeline.reports import Hold
 class ChangeCounts:
     """Counts of one slice before the MERGE, each from its own expression.
 
-    ``read`` all rows; ``rows`` those with a key that may change the mirror; ``kept`` the newest of
-    each key; ``distinct`` the changes left when repetitions are dropped; ``ordered`` truncates
-    and settles, which act by themselves; ``tombstones`` and ``quarantined`` by their ops;
-    ``corrected`` messages that were quarantined before.
+    ``read`` counts all rows, ``rows`` those with a key that may change the mirror. ``kept`` counts
+    the newest of each key, ``distinct`` the changes left when repetitions are dropped. ``ordered``
+    counts truncates and settles, which have no key. ``tombstones`` and ``quarantined`` are counted
+    by their ops, ``corrected`` are messages that were quarantined before.
     """
 
     read: int
@@ -41,9 +41,9 @@ def balance_account(
 ) -> Account:
     """The account of one slice; its residual is 0 when each change is explained exactly once.
 
-    *applied* comes from the mirror's own commit; *noop* and *again* (rows that equal, by order,
-    what the mirror already had) from comparing with the mirror before it, as *archived*: deletes
-    whose rows stay.
+    *applied* comes from the mirror's own commit. *noop*, *again* and *archived* come from a
+    comparison with the mirror before it. *again*: the mirror has the row at the same order.
+    *archived*: deletes whose rows stay.
     """
     return Account(
         read=counted.read,
@@ -61,7 +61,7 @@ def balance_account(
 
 
 def find_unexplained(table: str, batch: int, account: Account) -> Hold | None:
-    """The hold of a table whose *account* does not balance.  Trying again would hide it."""
+    """The hold of a table whose *account* does not balance; a retry would hide the error."""
     if not account.residual:
         return None
     name = f"account:{table}:{batch}"
@@ -74,7 +74,7 @@ def find_unexplained(table: str, batch: int, account: Account) -> Hold | None:
 
 
 def find_miscount(table: str, commit: Commit) -> Hold | None:
-    """The hold of a table in whose log Spark counted otherwise than the merge before its MERGE."""
+    """The hold of a table if the counts in its Delta log differ from those of the merge."""
     wanted = commit.own.get("counts") or {}
     metrics = {name: commit.metrics.get(name) for name in wanted}
     if metrics == {name: str(count) for name, count in wanted.items()}:
@@ -89,10 +89,9 @@ def find_miscount(table: str, commit: Commit) -> Hold | None:
 
 @dataclass(frozen=True, slots=True)
 class MainAndError:
-    """Where the read changes of a table are: in its mirror, or in the error table.
+    """How many of a table's read changes are in its mirror, and how many in the error table.
 
-    ``main`` counts changes that the mirror has taken account of, ``error`` those that stay
-    quarantined.
+    ``main`` counts changes that the mirror has accounted for, ``error`` those still quarantined.
     """
 
     read: int
@@ -108,7 +107,7 @@ class MainAndError:
 def main_and_error(totals: Mapping[str, int]) -> MainAndError:
     """Add up accounts; *totals* are their terms by name (also ``ignored:`` and its rule).
 
-    What was corrected has been read twice, and is in the error table no more.
+    A corrected message was read twice, and is no longer in the error table.
     """
     corrected = totals.get("corrected", 0)
     explained = ("applied", "noop", "superseded", "redelivered")

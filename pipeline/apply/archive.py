@@ -1,13 +1,12 @@
 """Decides which deletes of a slice keep their rows in the mirror as archived, with which values.
 
-Considered are live deletes that would remove a row, and those of rows that came in the same
-slice. The delete of a row that takes another key is never an archive's. A truncate or base that
+Only live deletes are considered: those that would remove a row, and those of rows that came in the
+same slice. The delete of a row that takes another key never archives it. A truncate or base that
 follows does not remove an archived row.
 
-The row keeps its last known values: from the slice before its delete, else from the mirror. It
-gets the order of the delete, so no older change affects it. Below a floor only the deletes that
-archived rows are still used. Other changes there may have columns or types that no longer
-exist.
+The row keeps its last known values: from the slice before its delete, else from the mirror. It gets
+the order of the delete, so no older change affects it. Below a floor only the deletes that archived
+rows are still used. Other changes there may have columns or types that no longer exist.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,7 +36,7 @@ from pipeline.errors import HeldError
 from pipeline.model import Op, Origin
 
 Ask = Callable[[pa.Table], Mask]
-"""Finds those deletes for which the change log states a fact."""
+"""Rows of deletes -> mask of those for which the change log states a fact."""
 
 _UPSERTS = pa.array([str(op) for op in (Op.CREATE, Op.UPDATE, Op.READ)], pa.string())
 
@@ -46,7 +45,7 @@ _UPSERTS = pa.array([str(op) for op in (Op.CREATE, Op.UPDATE, Op.READ)], pa.stri
 class ArchiveEvidence:
     """Evidence about a merge's deletes; ``marked`` is None where no marker counts.
 
-    ``rekeyed`` finds deletes of rows that took another key, in any batch that has landed.
+    ``find_rekeyed`` finds deletes of rows that took another key, in any landed batch.
     """
 
     rules: ArchiveRules
@@ -56,11 +55,11 @@ class ArchiveEvidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArchiveMerge:
-    """What a merge passes in: *changes* are the row changes of its slice.
+    """The input of the archive rules; *changes* are the row changes of the merge's slice.
 
-    ``raised`` are the floors that the slice sets, also those above a delete of the slice.
-    ``read`` makes typed rows with ``_sluice`` of folded ones, ``whole`` gives partial ones their
-    missing values, ``peek`` reads the mirror and is None where the mirror cannot be read.
+    ``raised`` are the floors that the slice sets, including those above a delete of the slice.
+    ``read`` types folded rows and adds ``_sluice``. ``whole`` gives partial rows their missing
+    values. ``peek`` reads the mirror; it is None where the mirror cannot be read.
     """
 
     changes: pa.Table
@@ -76,11 +75,11 @@ class ArchiveMerge:
 def apply_archive_rules(
     evidence: ArchiveEvidence, merge: ArchiveMerge, verdicts: Verdicts
 ) -> tuple[pa.Table, Verdicts]:
-    """The rows and verdicts of *merge* with rows that stay although they were deleted.
+    """Return the rows and verdicts of *merge*, changed so that archived rows stay.
 
     Raises:
-        HeldError: ``archive``, a window speaks of a column that is not there or does not fit, or
-            the mirror is one whose rows are not read here.
+        HeldError: ``archive``; a window names a column that does not exist or does not fit, or
+            Spark merges this mirror.
     """
     folded, verdicts = merge.folded.rows, _undone(merge, verdicts)
     asked = _find_asked(folded, is_existing(merge.found, merge.raised), verdicts)
@@ -113,7 +112,7 @@ def is_during(changes: pa.Table, window: ArchiveWindow) -> Mask:
 
 
 def is_in_reach(changes: pa.Table, rules: ArchiveRules) -> Mask:
-    """Which *changes* (at) came when a delete might be an archive's by one of the *rules*."""
+    """Which *changes* (at) have a time at which one of the *rules* can archive a delete."""
     found = np.full(len(changes), bool(rules.markers))
     for window in rules.windows:
         found |= is_during(changes, window)
@@ -121,7 +120,7 @@ def is_in_reach(changes: pa.Table, rules: ArchiveRules) -> Mask:
 
 
 def meets_window(rows: pa.Table, window: ArchiveWindow) -> Mask:
-    """Which typed *rows* lie below the window's bound; one without a value does not.
+    """Which typed *rows* are below the window's bound; a row without a value is not.
 
     Raises:
         HeldError: ``archive``.
@@ -144,7 +143,7 @@ def meets_window(rows: pa.Table, window: ArchiveWindow) -> Mask:
 
 
 def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
-    """A moment without an offset is read as UTC, where the column has moments."""
+    """Parse the bound; for a zoned timestamp column, one without an offset is UTC."""
     if not pa.types.is_timestamp(kind) or kind.tz is None:
         return pa.scalar(text).cast(kind)
     try:
@@ -154,7 +153,7 @@ def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
 
 
 def _undone(merge: ArchiveMerge, verdicts: Verdicts) -> Verdicts:
-    """Add deletes of rows that an earlier merge kept, and that now show to have taken a key."""
+    """Also delete rows that an earlier merge archived, but that now prove to be re-keyed."""
     folded = merge.folded.rows
     kept = (
         (verdicts == RowVerdict.AGAIN) & merge.found.owned.archived & has_live_op(folded, Op.DELETE)
@@ -168,14 +167,14 @@ def _undone(merge: ArchiveMerge, verdicts: Verdicts) -> Verdicts:
 
 
 def _find_rekeyed(changes: pa.Table, deletes: pa.Table) -> Mask:
-    """Which *deletes* are of rows that took another key: that came at their very place."""
+    """Which *deletes* are of rows that took another key: an upsert has the same position."""
     return has_partner(
         deletes, changes.filter(pc.is_in(flat_column(changes["op"]), value_set=_UPSERTS))
     )
 
 
 def has_partner(rows: pa.Table, others: pa.Table) -> Mask:
-    """Which of *rows* have one of *others*, of their shard, at their very place in the log."""
+    """Which of *rows* share shard and log position with one of *others*."""
     found = np.zeros(len(rows), np.bool_)
     ours, theirs = (pc.struct_field(one["order"], "pos") for one in (rows, others))
     there = set(_places(others.filter(pc.is_in(theirs, value_set=pc.unique(ours)))))
@@ -186,13 +185,13 @@ def has_partner(rows: pa.Table, others: pa.Table) -> Mask:
 
 
 def _places(changes: pa.Table) -> Iterator[tuple[str, ...]]:
-    """The position of each of *changes* in its source's log, and its shard."""
+    """Source, shard and log position of each of *changes*."""
     owners = (changes[name].to_pylist() for name in ("source", "shard"))
     return zip(*owners, *rank_rows(changes)[:PLACE].tolist(), strict=True)
 
 
 def has_live_op(changes: pa.Table, op: Op) -> Mask:
-    """Which *changes* are of that *op*, and come from the source's log."""
+    """Which *changes* have this *op* and come from the source's log."""
     found: Mask = pc.and_(
         pc.equal(flat_column(changes["op"]), str(op)), pc.equal(changes["origin"], int(Origin.LIVE))
     ).to_numpy()
@@ -200,7 +199,7 @@ def has_live_op(changes: pa.Table, op: Op) -> Mask:
 
 
 def _find_asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
-    """Return live deletes of a row, and those of a row that the mirror does not have."""
+    """Which changes are live deletes of a row, or of a key without a row in the mirror."""
     takes = verdicts == RowVerdict.DELETE
     unseen = (verdicts == RowVerdict.NOOP) & ~stands
     asked: Mask = has_live_op(folded, Op.DELETE) & (takes | unseen)
@@ -208,7 +207,7 @@ def _find_asked(folded: pa.Table, stands: Mask, verdicts: Verdicts) -> Mask:
 
 
 def _find_known(merge: ArchiveMerge, places: Integers) -> tuple[Mask, pa.Table]:
-    """The deletes at *places* whose row is known, and these rows as they were last."""
+    """Which deletes at *places* have a known row, and those rows with their last values."""
     some = merge.folded.rows.take(pa.array(places))
     found = _take_found(merge.found, places)
     last = _last_in_slice(merge.changes, some, found)
@@ -237,12 +236,12 @@ def _complete_rows(merge: ArchiveMerge, own: pa.Table, found: Found) -> pa.Table
 
 
 def _came_before(deletes: pa.Table, found: Found, raised: Floors) -> Mask:
-    """Which *deletes* came before the floor that takes what they *found*, or found no such row."""
+    """Which *deletes* are below the floor that removes their row, or no floor removes it."""
     return ~is_below(found.owned, raised) | is_below(row_origins(deletes), raised)
 
 
 def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Integers:
-    """The newest upsert before each delete that is newer than the mirror's row; -1: none."""
+    """Row of the newest upsert before each delete, if newer than the mirror's row; else -1."""
     keys = flat_column(deletes["key"]).combine_chunks()
     near = pc.and_(
         pc.is_in(flat_column(changes["op"]), value_set=_UPSERTS),
@@ -264,7 +263,7 @@ def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Intege
 
 
 def _fill_from_mirror(merge: ArchiveMerge, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
-    """The rows with all that the mirror has of those *at* some places."""
+    """Return *rows* with the mirror's values at the indexes *at*."""
     if merge.peek is None:
         detail = "an archived row cannot be kept, as Spark merges this mirror"
         raise HeldError("archive", f"{detail}; rebuild the mirror, so that Sluice merges it")
@@ -279,7 +278,7 @@ def _fill_from_mirror(merge: ArchiveMerge, rows: pa.Table, found: Found, at: Int
 
 
 def _put_rows(rows: pa.Table, at: Integers, others: pa.Table) -> pa.Table:
-    """*rows* with *others* in the places *at*."""
+    """Return *rows* with *others* at the indexes *at*."""
     places = np.arange(len(rows))
     places[at] = len(rows) + np.arange(len(others))
     return pa.concat_tables([rows, others]).take(pa.array(places)).combine_chunks()
@@ -303,9 +302,10 @@ _ROW = msgspec.json.Decoder(dict[str, Raw])
 
 
 def find_last_deletes(rules: ArchiveRules, outlived: pa.Table, key: Collection[str]) -> pa.Table:
-    """Find deletes, among changes that a floor has *outlived*, that may have kept rows from it.
+    """Find deletes below a floor that may have archived rows; *outlived* are the changes below it.
 
-    One of each key, if nothing came under that key after it; they hold only the *key* columns.
+    Returns at most one per key: the key's newest change, if that is such a delete. The rows hold
+    only the *key* columns.
     """
     newest = fold_changes(outlived.filter(outlived["key"].is_valid())).rows
     last = newest.filter(pa.array(is_in_reach(newest, rules) & has_live_op(newest, Op.DELETE)))
@@ -313,7 +313,7 @@ def find_last_deletes(rules: ArchiveRules, outlived: pa.Table, key: Collection[s
 
 
 def select_evidence(last: pa.Table, outlived: pa.Table, names: Collection[str]) -> pa.Table:
-    """The *outlived* changes of the keys of *last*, in columns *names* that are still there."""
+    """The *outlived* changes of the keys of *last*, with only the columns *names*."""
     keys = flat_column(last["key"]).combine_chunks()
     own = outlived.filter(pc.is_in(flat_column(outlived["key"]), value_set=keys))
     return _take_columns(own, "after", names)

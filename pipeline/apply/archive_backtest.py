@@ -1,7 +1,7 @@
-"""Judges the deletes that the change log holds by archive rules, day by day.
+"""Applies archive rules to the deletes of the change log, day by day.
 
-Days are UTC's, by the source's clock.  A row's values are those that its delete has.  For a delete
-without values, no window with a column holds, and its age is not known.  Nothing is written.
+Days are UTC, by the source's clock. A row's values are those in its delete. A delete without values
+matches no window with a column, and its age is unknown. Nothing is written.
 """
 
 from collections import Counter
@@ -30,10 +30,10 @@ _COLUMNS = ("at", "before", "source", "shard", "order", "origin", "tx")
 
 @dataclass(frozen=True, slots=True)
 class BacktestDay:
-    """One day's live deletes: all, those of ``windows`` and ``marked``, and ``old`` other ones.
+    """One day's live deletes: all, those of ``windows``, the ``marked``, and other ``old`` ones.
 
-    More than ``limit`` old ones would have held the table; None where nothing asks.  Of the
-    ``unreported`` the age is unknown; they count as old.
+    The table would have been held with more than ``limit`` old ones; None without a ``purge`` rule.
+    The age of the ``unreported`` deletes is unknown; they count as old.
     """
 
     day: date
@@ -46,7 +46,7 @@ class BacktestDay:
 
     @property
     def held(self) -> bool:
-        """Whether somebody would have been asked."""
+        """Whether the purge rule would have held the table."""
         return self.limit is not None and self.old > self.limit
 
     @property
@@ -57,7 +57,7 @@ class BacktestDay:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBacktest:
-    """Asks the change log at ``changes``, in ``files``, of one ``table``."""
+    """Applies archive rules to one ``table`` in ``files`` of the change log at ``changes``."""
 
     changes: str
     files: tuple[Part, ...]
@@ -70,7 +70,7 @@ class ArchiveBacktest:
         """Days with deletes, oldest first; one file of the log is in memory at a time.
 
         Raises:
-            HeldError: a window, or ``purge``, speaks of a column that does not fit.
+            HeldError: a window, or ``purge``, names a column that does not fit.
         """
         found: dict[date, BacktestDay] = {}
         for part in self.files:

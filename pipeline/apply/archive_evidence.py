@@ -1,16 +1,16 @@
 """Reads the change log for evidence that deletes belong to an archive.
 
-Markers: a transaction with a marker row archives the rows it deletes. That it has none is known
-only when the transaction, and all that its source committed before it, has landed. Until then
-the deletes wait.
+Markers: a transaction with a marker row archives the rows it deletes. A marker is known to be
+absent only when the transaction, and all that its source committed before it, has landed. Until
+then the deletes wait.
 
-Key changes: a row that takes another key is a delete and a create at one position. The two may
-land in two batches, and so be merged separately. The other half is searched only in files whose
-orders are near, so the cost follows the slice and not the log.
+Key changes: a row that takes another key is a delete and a create at one position. The two may land
+in two batches, and so be merged separately. The other half is searched only in files whose orders
+are near, so the cost follows the slice and not the log.
 
-Days: the usual number of changes per day is the median of up to 7 whole days before. Days are
-UTC by the source's clock. Only batches that the mirror has applied count. The counts of a file
-of the log are cached, because a file never changes.
+Days: the usual number of changes per day is the median of up to 7 whole days before. Days are UTC
+by the source's clock. Only batches that the mirror has applied count. The counts of a file of the
+log are cached, because a file never changes.
 """
 
 import json
@@ -51,9 +51,9 @@ _COLUMNS = ("source", "after", "tx")
 
 @dataclass(frozen=True, slots=True)
 class LandedMarkers:
-    """Asks the change log at ``changes``, in ``files``, for rows of the markers' tables.
+    """Finds rows of the markers' tables in ``files`` of the change log at ``changes``.
 
-    ``reached``: source -> below which epoch, log and pos everything is landed.
+    ``reached``: source -> (epoch, log, pos) below which everything has landed.
     """
 
     changes: str
@@ -65,8 +65,8 @@ class LandedMarkers:
         """Which *deletes* (tx, source, shard, order, origin) are of a transaction with a marker.
 
         Raises:
-            HeldError: ``archive``, one names no transaction; ``awaited``, a marker may be on its
-                way; or a file cannot be read.
+            HeldError: ``archive``, a delete names no transaction; ``awaited``, a marker may still
+                land; or a file cannot be read.
         """
         names = _names(deletes)
         if names.null_count:
@@ -98,7 +98,7 @@ class LandedMarkers:
         return pc.unique(pa.concat_arrays(names))
 
     def _is_landed(self, deletes: pa.Table) -> Mask:
-        """Below which place all is landed: a transaction ends before it, or begins after it."""
+        """Which *deletes* are below the landed position: their transaction has landed whole."""
         theirs = row_origins(deletes)
         known = np.zeros(len(deletes), np.bool_)
         for source, reached in self.reached.items():
@@ -108,7 +108,7 @@ class LandedMarkers:
 
 
 def _names(rows: pa.Table) -> pa.Array:
-    """``source transaction`` of each row; null where it names none."""
+    """``source transaction`` of each row; null if the row names no transaction."""
     ids = pc.struct_field(rows["tx"], "id").combine_chunks()
     return pc.binary_join_element_wise(flat_column(rows["source"]).combine_chunks(), ids, " ")
 
@@ -121,12 +121,12 @@ def _fits(rows: pa.Table, marker: ArchiveMarker) -> list[bool]:
 
 
 _PLACED = ("source", "shard", "order", "origin")
-_LOG, _POS = 1, 2  # lines of a rank
+_LOG, _POS = 1, 2  # indexes of a rank's lines
 
 
 @dataclass(frozen=True, slots=True)
 class LandedPartners:
-    """Asks the change log at ``changes``, in ``files``, about rows of ``table``.
+    """Finds partners of rows of ``table`` in ``files`` of the change log at ``changes``.
 
     ``after`` is the last batch that its mirror has applied.
     """
@@ -138,9 +138,9 @@ class LandedPartners:
     after: int
 
     def with_rows(self, rows: pa.Table) -> pa.Table:
-        """*rows*, and applied deletes whose keys were left for those that creates among them have.
+        """*rows*, and the applied deletes whose rows took the keys of creates among *rows*.
 
-        Only creates count whose delete a rule may have taken for an archive's when it came.
+        A create counts only if a rule may have archived its delete.
         """
         creates = rows.filter(
             pa.array(is_in_reach(rows, self.rules) & has_live_op(rows, Op.CREATE))
@@ -157,7 +157,7 @@ class LandedPartners:
         return has_partner(deletes, self._landed(deletes, (Op.CREATE,), _PLACED))
 
     def _landed(self, rows: pa.Table, ops: Sequence[Op], columns: Sequence[str]) -> pa.Table:
-        """Rows of *ops* in files near the places of *rows*."""
+        """Rows with one of *ops* in files whose orders are near those of *rows*."""
         near: Iterable[PlacedPart] = ()
         if len(rows):
             orders = rank_rows(rows)
@@ -178,7 +178,7 @@ def _deletes(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class LandedArchives:
-    """``rules`` of a table; ``markers`` and ``partners`` are None where none of them counts."""
+    """The ``rules`` of a table; ``markers`` and ``partners`` are None where they do not apply."""
 
     rules: ArchiveRules
     markers: LandedMarkers | None = None
@@ -186,12 +186,12 @@ class LandedArchives:
 
     @property
     def evidence(self) -> ArchiveEvidence:
-        """As a merge asks it."""
+        """The evidence for a merge."""
         rekeyed = None if self.partners is None else self.partners.find_rekeyed
         return ArchiveEvidence(self.rules, self.markers, rekeyed)
 
     def with_rows(self, rows: pa.Table) -> pa.Table:
-        """*rows*, and applied deletes whose keys were left for those that creates among them have.
+        """*rows*, and the applied deletes whose rows took the keys of creates among *rows*.
 
         Raises:
             HeldError: ``file_damaged``.
@@ -202,9 +202,9 @@ class LandedArchives:
 def find_archives(
     table: Table, rules: ArchiveRules | None, log: ChangeLog, checkpoint: Checkpoint, after: int
 ) -> LandedArchives | None:
-    """Evidence about the deletes of *table*, whose mirror has applied batch *after*; None: nothing.
+    """Evidence about deletes of *table*, whose mirror has applied *after*; None without rules.
 
-    All that *checkpoint* says has landed in *log* counts.
+    Everything that has landed in *log* according to *checkpoint* counts.
     """
     if rules is None or not (rules.windows or rules.markers):
         return None if rules is None else LandedArchives(rules)
@@ -225,14 +225,14 @@ def _markers(
     return LandedMarkers(log.store.uri, files, rules.markers, reached)
 
 
-DAYS = 7  # before the day in question
-FILES = 65_536  # files whose days are remembered, for all tables together
+DAYS = 7  # before the given day
+FILES = 65_536  # files whose counts are cached, for all tables together
 _CHANGES = (Op.CREATE, Op.UPDATE, Op.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
 class FileDays:
-    """Changes of a table in one file of the change log, day by day, and the deletes among them."""
+    """Changes of a table in one file of the change log by day, and the deletes among them."""
 
     changes: Mapping[date, int]
     deletes: Mapping[date, int]
@@ -240,7 +240,7 @@ class FileDays:
 
 @lru_cache(maxsize=FILES)
 def count_days(changes: str, part: Part, table: str) -> FileDays:
-    """What a file of the log at *changes* holds of *table*.
+    """The changes per day of *table* in one file of the log at *changes*.
 
     Raises:
         HeldError: ``file_damaged``.
@@ -249,7 +249,7 @@ def count_days(changes: str, part: Part, table: str) -> FileDays:
 
 
 def usual_changes(counts: Mapping[date, int], day: date) -> float | None:
-    """How many changes a day before *day* had; None where no whole day is known."""
+    """Median changes per day of up to 7 whole days before *day*; None if no such day is known."""
     if not counts:
         return None
     first = max(min(counts) + timedelta(days=1), day - timedelta(days=DAYS))
@@ -258,7 +258,7 @@ def usual_changes(counts: Mapping[date, int], day: date) -> float | None:
 
 
 def is_in_windows(changes: pa.Table, values: pa.Table, windows: Sequence[ArchiveWindow]) -> Mask:
-    """Which *changes* (at), of rows with such *values*, one of the *windows* speaks of."""
+    """Which *changes* (at), of rows with such *values*, are in one of the *windows*."""
     found = np.zeros(len(changes), np.bool_)
     for window in windows:
         found |= is_during(changes, window) & meets_window(values, window)
@@ -267,9 +267,9 @@ def is_in_windows(changes: pa.Table, values: pa.Table, windows: Sequence[Archive
 
 @dataclass(frozen=True, slots=True)
 class LandedDays:
-    """Asks the change log for days of ``table``, in batches up to ``until``, of its ``files``.
+    """Reads days of ``table`` from its ``files`` of the change log, in batches up to ``until``.
 
-    What ``rules`` say went to an archive is no delete.
+    Deletes that ``rules`` archive do not count as deletes.
     """
 
     changes: str
@@ -280,7 +280,7 @@ class LandedDays:
     rules: ArchiveRules | None = None
 
     def __call__(self, column: str, day: date) -> LandedDay:
-        """What is usual before *day*, and the rows that went on it.
+        """The usual number of changes per day before *day*, and the rows deleted on it.
 
         Raises:
             HeldError: ``file_damaged``.

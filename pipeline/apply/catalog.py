@@ -52,10 +52,10 @@ from pipeline.standards.table_standards import (
 
 
 def refuse_odd(own: TableStandards | None, table: Table, schema: TableSchema) -> None:
-    """Refuse two keys that become one, one value with two answers, and a name of no column.
+    """Refuse standards that may merge two keys, give one value two results, or name no column.
 
     Raises:
-        HeldError: ``standards``, with what solves it.
+        HeldError: ``standards``, with the fix.
     """
     if own is None:
         return
@@ -82,36 +82,34 @@ def refuse_odd(own: TableStandards | None, table: Table, schema: TableSchema) ->
 Folding = Mapping[Shard, str | None]
 """Shard -> table, None if it is ignored."""
 Renames = Mapping[str, Sequence[tuple[int, str]]]
-"""By shard: how many renames of its source are newer, and the name before; the newest first."""
+"""Shard -> its renames, newest first: number of newer renames of the source, name before."""
 
 
 @dataclass(eq=False)
 class Catalog:
     """Schema changes by source, in log order.
 
-    Later ones may be added at any time, but not while somebody else reads: see :meth:`reading`.
+    Later ones may be added at any time, but not while another thread reads: see :meth:`reading`.
     """
 
     router: Router
     readings: Mapping[str, SchemaReader] = field(default_factory=dict)
     standards: Standards = NO_STANDARDS
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
-    _events: dict[str, dict[SchemaEvent, None]] = field(
-        default_factory=dict
-    )  # in the order they came
+    _events: dict[str, dict[SchemaEvent, None]] = field(default_factory=dict)  # in order of arrival
     _pending: dict[str, PendingStatements] = field(default_factory=dict)
     _asked: dict[str, Mapping[ShardId, PendingEffect]] = field(default_factory=dict)
-    # what the first so many changes of a source make; later ones are added when it is asked for
+    # histories, each with the number of changes it covers; later changes are added on request
     _histories: dict[str, tuple[int, History]] = field(default_factory=dict)
     _births: dict[str, tuple[int, AddedColumns]] = field(default_factory=dict)
     _renames: dict[str, Renames] = field(default_factory=dict)
     _folded: tuple[Folding, Mapping[str | None, tuple[Shard, ...]]] = ({}, {})
 
     def add(self, rows: Iterable[tuple[str, Order, str]]) -> None:
-        """Take (source, order, payload) of landed schema changes; skip what is quarantined.
+        """Add (source, order, payload) of landed schema changes; skip quarantined ones.
 
-        A source that is no longer configured is skipped: its statements cannot be read.  Statements
-        that a collector sends again are skipped, too; one below those known replays them all.
+        Skips sources that are no longer configured, because their statements cannot be read, and
+        redelivered statements. A statement below known ones replays all statements of its source.
         """
         found: dict[str, list[SchemaEvent]] = {}
         for source, order, payload in rows:
@@ -137,7 +135,7 @@ class Catalog:
             self._asked.pop(source, None)
 
     def _dropped_with(self, source: str, reported: SchemaEvent) -> list[SchemaChange]:
-        """A DROP of each table of a dropped database: the source names none of them."""
+        """A DROP for each table of a dropped database, because the source names none of them."""
         database = self.readings[source].dialect.database_dropped(reported.text)
         if reported.snapshot or database is None:
             return []
@@ -148,17 +146,17 @@ class Catalog:
         ]
 
     def learn(self, changes: Iterable[tuple[str, SchemaChange]]) -> None:
-        """Take (source, change), in any order, without what the statement does to rows."""
+        """Add (source, change), in any order, without the statement's effect on rows."""
         for source, change in changes:
             self._changes.setdefault(source, []).append(change)
             self._renames.pop(source, None)
 
     def blank(self) -> "Catalog":
-        """One that has learnt nothing, with the same rules."""
+        """An empty catalog with the same rules."""
         return Catalog(self.router, self.readings, self.standards)
 
     def reading(self, rows: Sequence[tuple[str, Order, str]]) -> "Catalog":
-        """A copy of the catalog that has learnt *rows*, too; this one does not change."""
+        """A copy of the catalog that also has *rows*; this one does not change."""
         if not rows:
             return self
         made = Catalog(
@@ -177,13 +175,13 @@ class Catalog:
         return made
 
     def require_rows(self, table: Table, bases: Mapping[Shard, Order], floors: Floors) -> None:
-        """Return only if no statement has changed rows of *table* in a way that no log shows.
+        """Check that no statement has changed rows of *table* without logging the new rows.
 
-        *bases*: the order that the newest base of each shard is complete as of.  *floors* are those
-        that the mirror remembers.
+        *bases*: shard -> order at which its newest base is complete. *floors* are those that the
+        mirror remembers.
 
         Raises:
-            HeldError: such a statement is newer than both; names it and the way out.
+            HeldError: such a statement is newer than both; names the statement and the fix.
         """
         for shard, asked in self._open(table, bases, floors):
             if isinstance(asked, BaseNeeded):
@@ -192,10 +190,10 @@ class Catalog:
     def moves(
         self, table: Table, checkpoint: Checkpoint, floors: Floors
     ) -> tuple[TableRename, ...]:
-        """Shards of *table* whose rows have yet to come from another, or to go with their shard.
+        """Renames and drops of shards of *table* that its mirror has not yet followed.
 
-        They go while another shard is there: a table without any shard keeps its mirror.
-        Otherwise as ``require_rows``.
+        The rows of a dropped shard are removed only while another shard exists: a table without any
+        shard keeps its mirror. *floors* as in ``require_rows``.
         """
         going = any(self._is_there(shard) for shard in table.shards)
         return tuple(
@@ -234,7 +232,7 @@ class Catalog:
             asked = before
 
     def _filled_before(self, source: str, asked: MovedRows) -> Order | None:
-        """The newest birth, before rows moved away, of a column that older rows have filled."""
+        """Order of the newest column that the source filled in older rows before the rename."""
         steps = [one for one in _steps(self._changes.get(source, ())) if one.order < asked.order]
         history = self.history(source)
         found = []
@@ -248,14 +246,14 @@ class Catalog:
     def _open(
         self, table: Table, bases: Mapping[Shard, Order], floors: Floors
     ) -> Iterator[tuple[Shard, PendingEffect]]:
-        """Return the pending effects of each shard that no base or truncate has completed since."""
+        """Pending effects of each shard that no later base or truncate has completed."""
         for shard in table.shards:
             asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
             base, floor = bases.get(shard), floors.get(shard)
             answers = [order for order in (base, floor) if order is not None]
             if asked is None or any(order >= asked.order for order in answers):
                 continue
-            if answers or not _emptied(asked):  # without any, the table has no base, and says so
+            if answers or not _emptied(asked):  # without answers: no base, reported as such
                 yield shard, asked
 
     def _asked_of(self, source: str) -> Mapping[ShardId, PendingEffect]:
@@ -276,11 +274,11 @@ class Catalog:
         return made
 
     def newest(self, source: str, shard: str) -> TableSchema | None:
-        """The shard's newest landed schema; None if it was never seen, or dropped last."""
+        """The shard's newest landed schema; None if the shard is unknown or dropped."""
         return self.history(source).newest(shard)
 
     def former_names(self, shard: Shard) -> tuple[str, ...]:
-        """Names that *shard* had before each RENAME that has landed, the newest first."""
+        """Names that *shard* had before each landed RENAME, the newest first."""
         found, below = list[str](), -1
         renames, known = self._renames_of(shard.source), shard.name
         while older := [one for one in renames.get(known, ()) if one[0] > below]:
@@ -289,14 +287,14 @@ class Catalog:
         return tuple(found)
 
     def changes_of(self, source: str) -> Mapping[str, Sequence[SchemaChange]]:
-        """All that have landed of a source, by shard, each in the log's order."""
+        """All landed schema changes of a source by shard, each in log order."""
         found: dict[str, list[SchemaChange]] = {}
         for change in sorted(self._changes.get(source, ()), key=lambda one: one.order):
             found.setdefault(change.shard, []).append(change)
         return found
 
     def _renames_of(self, source: str) -> Renames:
-        """Kept, since lineage asks for every shard."""
+        """Renames of a source; cached, because lineage asks for every shard."""
         if source not in self._renames:
             own = [one for one in self._changes.get(source, ()) if one.previous is not None]
             own.sort(key=lambda one: one.order, reverse=True)
@@ -307,17 +305,17 @@ class Catalog:
         return self._renames[source]
 
     def at(self, name: str, order: Order) -> TableSchema | None:
-        """Schema of ``source/shard`` in force at *order*."""
+        """Schema of ``source/shard`` at *order*."""
         shard = Shard.parse(name)
         return self.history(shard.source).at(shard.name, order)
 
     def newest_of(self, table: Table) -> dict[str, TableSchema]:
-        """``source/shard`` -> its newest landed schema, of those shards that have one."""
+        """``source/shard`` -> newest landed schema, for shards that have one."""
         found = {str(s): self.newest(s.source, s.name) for s in table.shards}
         return {name: schema for name, schema in found.items() if schema is not None}
 
     def fills(self, name: str) -> tuple[Fill, ...]:
-        """Defaults that older rows of ``source/shard`` have in columns that were added to it."""
+        """Defaults of columns added to ``source/shard``, which its older rows have."""
         shard = Shard.parse(name)
         found = []
         for column, order in self._born(shard.source).of(ShardId.parse(shard.name)).items():
@@ -329,13 +327,13 @@ class Catalog:
         return tuple(found)
 
     def _written(self, shard: str, column: Column) -> Column:
-        """A shard's column as its mirror has it."""
+        """A shard's column with its type in the mirror."""
         own = self.standards.of(self.router.table(shard))
         standard = None if own is None else own.of(column.name)
         return written_column(column, standard)
 
     def _born(self, source: str) -> AddedColumns:
-        """Kept, since each pass asks for the births of every shard that has changes."""
+        """Added columns of a source; cached, because each merge run asks for many shards."""
         own = self._changes.get(source, [])
         count, known = self._births.get(source, (0, AddedColumns()))
         if count == len(own):
@@ -370,9 +368,9 @@ class Catalog:
         return rule.tier if rule else 1
 
     def _shards_of(self, shards: Folding) -> Mapping[str | None, tuple[Shard, ...]]:
-        """By table; kept, since a pass asks for every table out of the very same *shards*.
+        """Shards by table; cached, because a merge run asks for every table with the same *shards*.
 
-        Another line of merges may ask at the same time, of another batch's.
+        Another merge queue may ask at the same time with the *shards* of another batch.
         """
         known = self._folded
         if known[0] is not shards:
@@ -384,11 +382,11 @@ class Catalog:
         return known[1]
 
     def schema(self, table: Table) -> TableSchema:
-        """One schema for all shards of *table*, as its mirror has it, with its key.
+        """One schema for all shards of *table*, with the mirror's types and key.
 
         Raises:
-            HeldError: no schema has landed yet, shards disagree, or there is no key that identifies
-                a row, or none after its columns' standards.
+            HeldError: no schema has landed yet, shards disagree, no key identifies a row, or the
+                columns' standards make the key unusable.
         """
         found = [self.newest(shard.source, shard.name) for shard in table.shards]
         schemas = [schema for schema in found if schema is not None]
@@ -410,9 +408,10 @@ class Catalog:
         return replace(merged, columns=columns)
 
     def _refuse_two_keys(self, table: Table, schemas: Sequence[TableSchema | None]) -> None:
-        """Refuse shards with other keys, declared or named by their rules: rows would be lost.
+        """Refuse shards with different keys, declared or set by their rules: rows would be lost.
 
-        *schemas* are those of the shards; one that has none, and no rule with a key, is left out.
+        *schemas* are those of the shards. A shard with neither a schema nor a rule with a key is
+        skipped.
         """
         known = list[tuple[Shard, tuple[str, ...]]]()
         for shard, schema in zip(table.shards, schemas, strict=True):
@@ -437,7 +436,7 @@ def _emptied(asked: PendingEffect) -> bool:
 
 
 def _refuse_two_spellings(table: Table, schema: TableSchema) -> None:
-    """A key is compared by its text before its type is known, and deletes are looked up by it."""
+    """Refuse key columns whose values have two spellings: keys are compared as text."""
     for name in table.key:
         column = schema.column(name)
         if column is not None and not column.dialect.spelled_alike(column):
@@ -450,7 +449,7 @@ def _refuse_two_spellings(table: Table, schema: TableSchema) -> None:
 
 
 def _steps(changes: Iterable[SchemaChange]) -> list[Step]:
-    """Their steps in log order."""
+    """The steps of *changes* in log order."""
     return [
         Step(
             ShardId.parse(change.shard),
@@ -463,7 +462,7 @@ def _steps(changes: Iterable[SchemaChange]) -> list[Step]:
 
 
 def _id_column(schema: TableSchema | None, key: tuple[str, ...]) -> str | None:
-    """The only key column, if it is an integer; both sides order these alike."""
+    """The only key column if it is an integer, which source and mirror order alike; else None."""
     if schema is None or len(key) != 1:
         return None
     column = schema.column(key[0])

@@ -1,17 +1,17 @@
 """Decides what each folded change does to the mirror's row under its key.
 
-A change acts only if its rank is above the row's. A change at the row's own order is a
-redelivery. A delete acts on rows of its own shard only, even if another change wins for the
-key. An upsert never crosses sources on its own, because orders of two source logs cannot be
-compared: the key must have left the other source first. An archived row has already left its
-source: no delete acts on it, and any newer change replaces it.
+A change acts only if its rank is above the row's. A change at the row's own order is a redelivery.
+A delete acts on rows of its own shard only, even if another change wins for the key. An upsert
+never crosses sources on its own, because orders of two source logs cannot be compared: the key must
+have left the other source first. An archived row has already left its source: no delete acts on it,
+and any newer change replaces it.
 
-The floor of a shard is the order of its highest truncate or settle, or of its base. Rows below
-it go, and nothing below it is ever inserted. A row exactly at the floor is not below it.
+The floor of a shard is the order of its highest truncate or settle, or of its base. Rows below it
+are removed, and nothing below it is ever inserted. A row exactly at the floor is not below it.
 
 A row older than an added column gets the column's default. The source filled its rows without
-logging that. Each shard added the column at an order of its own, so a row is compared with its
-own shard's order.
+logging that. Each shard added the column at an order of its own, so a row is compared with its own
+shard's order.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -53,10 +53,11 @@ def highest_orders(*orders: Mapping[K, Order]) -> dict[K, Order]:
 
 
 def base_floors(table: Table, checkpoint: Checkpoint, image: Image | None) -> dict[Shard, Order]:
-    """Below its shards' bases nothing counts, also in a merge that does not come to their settles.
+    """The order of each shard's base, below which no change counts, even before its settle.
 
-    Such changes may be of columns that are no longer there.  For an image only bases from before
-    its cut count.  Where keys span shards, one that left another shard must be seen to.
+    Such changes may have columns that no longer exist. For an image only bases below its cut count.
+    Empty where keys are unique across shards: there a delete below the base of its shard must still
+    be seen.
     """
     if table.unique_across_shards:
         return {}
@@ -85,7 +86,7 @@ Verdicts = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """For each key that was sought, in their order: file (-1: nowhere), position in it, owner.
+    """Location of each sought key, in the order of the keys: file (-1: none), position, owner.
 
     ``owned`` of a key without a row has no meaning.
     """
@@ -96,7 +97,7 @@ class Found:
 
     @property
     def there(self) -> Mask:
-        """Which keys have a row."""
+        """Which keys have a row in the mirror."""
         found: Mask = self.file >= 0
         return found
 
@@ -104,8 +105,8 @@ class Found:
 class RowVerdict(IntEnum):
     """What one change does to the mirror; numbered without gaps from 0, to count by.
 
-    MOVE is an insert that takes the place of a row of another shard, which has deleted it.
-    ARCHIVE is a delete that the row outlives, as one that its source has no more.
+    MOVE is an insert that replaces a row of another shard, which has deleted it. ARCHIVE is a
+    delete that keeps the row as archived.
     """
 
     INSERT = 0
@@ -122,10 +123,10 @@ _STANDING = (RowVerdict.INSERT, RowVerdict.UPDATE, RowVerdict.MOVE, RowVerdict.A
 
 @dataclass(frozen=True, slots=True)
 class AppliedBefore:
-    """What a mirror has applied before, so that an old upsert is distinguished from a new one.
+    """What a mirror has applied before, to distinguish an old upsert from a new one.
 
-    ``high``: the highest LIVE order applied of each partition, as far as it is known; None when
-    nothing is.  ``grown``: a topic has gained partitions, so a key may have moved to another.
+    ``high``: partition -> highest LIVE order applied, as far as known; None when nothing is known.
+    ``grown``: a topic has gained partitions, so a key may have moved to another one.
     """
 
     high: Mapping[TopicPartition, Order] | None
@@ -135,8 +136,8 @@ class AppliedBefore:
 def decide_rows(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verdicts:
     """Return the verdict on each row of *folded*; *found* has their keys in the same order.
 
-    Nothing below *floors* is inserted.  Rows of the mirror below those that are *raised* by the
-    same merge count as gone, for it deletes them.
+    Nothing below *floors* is inserted. Mirror rows below the *raised* floors count as absent,
+    because the same merge deletes them.
 
     Raises:
         HeldError: ``crosses_sources``.
@@ -154,7 +155,7 @@ def decide_rows(folded: Folded, found: Found, floors: Floors, raised: Floors) ->
         is_same(changes.source, found.owned.source) & is_same(changes.shard, found.owned.shard)
     )
     verdicts = np.full(len(deletes), RowVerdict.NOOP, np.int8)
-    verdicts[equal] = RowVerdict.AGAIN  # unless it acts, by its origin, below
+    verdicts[equal] = RowVerdict.AGAIN  # unless its origin makes it act, below
     verdicts[~there & ~deletes] = RowVerdict.INSERT
     verdicts[newer & ~deletes] = RowVerdict.UPDATE
     verdicts[left & ~deletes] = RowVerdict.MOVE
@@ -171,7 +172,7 @@ def is_existing(found: Found, raised: Floors) -> Mask:
 
 
 def writes_row(verdicts: Verdicts) -> Mask:
-    """Which changes leave a new row."""
+    """Which changes write a row."""
     return np.isin(verdicts, _STANDING)
 
 
@@ -181,9 +182,10 @@ def removes_row(verdicts: Verdicts) -> Mask:
 
 
 def withdraw_inserts(verdicts: Verdicts, mask: Mask, archived: Mask) -> Verdicts:
-    """Return the verdicts if upserts under *mask* do not act: they were outlived.
+    """Return *verdicts* without the upserts under *mask*, which a delete or floor outlived.
 
-    The row whose place one was to take has left its shard; one that is *archived* stays.
+    A row that such an upsert was to replace has left its shard and is deleted; an *archived* one
+    stays.
     """
     verdicts = verdicts.copy()
     leaves_one = (verdicts == RowVerdict.MOVE) & ~archived
@@ -203,15 +205,15 @@ def find_doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> M
     behind = np.zeros(len(inserts), np.bool_)
     for at, here in _partitions(changes):
         order = known.high.get(at)
-        # in a partition that was not met since the start much may have been applied before it
+        # a partition that is new since the start may have much applied before it
         behind |= here if order is None else here & _not_above(rank, most or order)
     return inserts & (~live | behind)
 
 
 def find_outlived(folded: Folded, deletes: pa.Table) -> Mask:
-    """Which rows of *folded* are not above a delete of their key, by their own shard.
+    """Which rows of *folded* are not above a delete of their key by their own shard.
 
-    In: *deletes* key, source, shard, order, origin; any number of a key, in any order.
+    In: *deletes* with key, source, shard, order, origin; any number per key, in any order.
     """
     gone = np.zeros(len(folded.rows), np.bool_)
     if not len(deletes):
@@ -227,7 +229,7 @@ def find_outlived(folded: Folded, deletes: pa.Table) -> Mask:
 
 
 def _partitions(changes: pa.Table) -> Iterator[tuple[TopicPartition, Mask]]:
-    """Each partition that changes came from, and which of them did."""
+    """Each partition of *changes*, with the mask of its changes."""
     topics = flat_column(changes["topic"]).combine_chunks()
     numbers = changes["partition"].combine_chunks()
     every = pa.table({"topic": topics, "partition": numbers})
@@ -265,7 +267,7 @@ def _refuse_crossing(changes: pa.Table, crossing: Mask) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Rows of *shard* before *born* lack *column*, and have *default* there, never null."""
+    """Rows of *shard* before *born* have no *column*; their value is *default*, never null."""
 
     column: str
     shard: Shard
@@ -274,10 +276,10 @@ class Fill:
 
 
 def fill_defaults(rows: pa.Table, owners: RowOrigins, fills: Sequence[Fill]) -> pa.Table:
-    """The same rows, with the defaults of columns that were added after them.
+    """Return *rows* with the defaults of columns that were added after them.
 
     Raises:
-        HeldError: ``no_shard``, it is not known which shard's default a row has.
+        HeldError: ``no_shard``; a row does not name its shard, so its default is unknown.
     """
     present = set(pc.unique(owners.shard).to_pylist())
     if fills and None in present:

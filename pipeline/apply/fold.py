@@ -30,14 +30,14 @@ _PLACE = ("key", "source", "shard", "order")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Folded:
-    """The newest change of each key, and what became of the others.
+    """The newest change of each key, and counts of the others.
 
-    ``rows`` has the columns that came in, one row for each key.  ``total`` counts all changes,
-    ``distinct`` repetitions of one change once.  ``conflicts`` (key, source, shard, order) are
-    places under which LIVE changes of one key differ: the log contradicts itself.  ``crossed`` is a
-    key with standing upserts from two sources, whose orders cannot be compared.  ``left`` are the
-    newest deletes of a key's other shards (``of``: row of ``rows``, and their own source, shard,
-    order, origin): they still speak for rows of those shards.
+    ``rows`` has the input's columns, one row per key. ``total`` counts all changes, ``distinct``
+    counts repetitions of one change once. ``conflicts`` (key, source, shard, order) are orders at
+    which LIVE changes of one key differ, so the log contradicts itself. ``crossed`` is a key with
+    upserts from two sources, whose orders cannot be compared. ``left`` are the newest deletes of a
+    key by its other shards, which still act on rows of those shards. Its columns are ``of`` (row of
+    ``rows``), source, shard, order and origin.
     """
 
     rows: pa.Table
@@ -51,9 +51,10 @@ class Folded:
 def fold_changes(changes: pa.Table) -> Folded:
     """Keep the newest change of each key.
 
-    In: change-log rows of one table with ops of ``ROW_OPS``, in any order, repeated or not: key,
-    source, shard, op, before, after, batch, order, origin, and what else is to be kept.
-    Where keys do not span shards, each says its own, and no two shards meet in one.
+    In: change-log rows of one table with ops of ``ROW_OPS``, in any order, repeated or not.
+    Columns: key, source, shard, op, before, after, batch, order, origin, and others to be kept.
+
+    Where keys do not span shards, each key contains its shard, so no two shards share a key.
 
     Raises:
         HeldError: a change has no key or no order.
@@ -78,7 +79,7 @@ def fold_changes(changes: pa.Table) -> Folded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Places:
-    """What the changes are sorted by: ``group`` numbers triples of key, source and shard."""
+    """The sort columns of the changes: ``group`` numbers the triples of key, source and shard."""
 
     key: Integers
     source: Integers
@@ -108,7 +109,7 @@ def _places(changes: pa.Table) -> _Places:
 
 
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    one = column.cast(pa.large_string()).combine_chunks()  # together they may pass 2 GiB
+    one = column.cast(pa.large_string()).combine_chunks()  # together they may exceed 2 GiB
     return one.dictionary_encode("encode")
 
 
@@ -130,7 +131,7 @@ def _ends(line: Integers) -> Mask:
 def _repeats(changes: pa.Table, places: _Places, sort: Integers) -> tuple[int, Integers]:
     """Count the changes that repeat another, and return one row of each LIVE position in conflict.
 
-    Only those that share their place with others are compared by their texts.
+    Texts are compared only among changes at the same position.
     """
     alike = _is_repeated(places, sort)
     shared = np.zeros(len(sort), np.bool_)
@@ -154,7 +155,7 @@ def _repeats(changes: pa.Table, places: _Places, sort: Integers) -> tuple[int, I
 
 
 def _is_repeated(places: _Places, sort: Integers) -> Mask:
-    """After which rows, but for the last, *sort* has one of the same key, shard and rank."""
+    """Which neighbours in *sort* have the same key, shard and rank; one item fewer than rows."""
     alike = np.ones(max(len(sort) - 1, 0), np.bool_)
     for line in (places.group, *_worth_sorting(*places.rank)):
         line_sorted = line[sort]
@@ -163,14 +164,14 @@ def _is_repeated(places: _Places, sort: Integers) -> Mask:
 
 
 def _spread(column: pa.ChunkedArray, mask: Mask) -> Integers:
-    """Codes of the values under *mask*, at their places; the rest is of no meaning."""
+    """Codes of the values under *mask*, at their rows; other items have no meaning."""
     codes = np.zeros(len(mask), np.int64)
     codes[mask] = _codes(_encoded(column.filter(pa.array(mask))))
     return codes
 
 
 def _across(places: _Places, newest: Integers) -> Integers:
-    """The newest change of each key among the newest of each shard; upserts before deletes."""
+    """The newest change of each key among the newest of each shard; upserts win over deletes."""
     key = places.key[newest]
     if (key[1:] != key[:-1]).all():
         return newest
@@ -182,7 +183,7 @@ def _across(places: _Places, newest: Integers) -> Integers:
 def _find_crossed(places: _Places, standing: Integers) -> int | None:
     """Return a row of a key whose *standing* upserts come from two sources, else None.
 
-    They stand by key and source.
+    *standing* is sorted by key and source.
     """
     key, source = places.key[standing], places.source[standing]
     crossing = np.flatnonzero((key[1:] == key[:-1]) & (source[1:] != source[:-1]))
@@ -190,7 +191,7 @@ def _find_crossed(places: _Places, standing: Integers) -> int | None:
 
 
 def _find_left(changes: pa.Table, places: _Places, newest: Integers, kept: Integers) -> pa.Table:
-    """Return the newest deletes of a key by other shards than that of its newest change."""
+    """Return the newest deletes of each key by shards other than that of its newest change."""
     of = np.empty(len(changes), np.int64)
     of[places.key[kept]] = np.arange(len(kept))
     rows = newest[~places.upsert[newest] & ~np.isin(newest, kept)]
@@ -201,22 +202,22 @@ def _find_left(changes: pa.Table, places: _Places, newest: Integers, kept: Integ
 Place = tuple[int, int]
 """Epoch and version; compared left to right."""
 
-OLDER = -1  # the version of what is of an older epoch
+OLDER = -1  # the version of columns of an older epoch
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlaces:
-    """Orders of the columns of one row: ``own``, except for ``late`` columns of its epoch."""
+    """Versions of the columns of one row: ``own``, except for ``late`` columns of its epoch."""
 
     own: Place
     late: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of_row(cls, rank: tuple[int, ...], versions: str | bytes | None) -> "ColumnPlaces":
-        """Return the orders of the columns of a row of that *rank* (epoch, log, pos, ...).
+        """Return the column versions of a row of that *rank* (epoch, log, pos, ...).
 
         Raises:
-            HeldError: ``misread``, it has no versions.
+            HeldError: ``misread``; the versions are unreadable.
         """
         epoch, _, version, *_ = rank
         try:
@@ -226,7 +227,7 @@ class ColumnPlaces:
         return cls((epoch, version), late)
 
     def of(self, name: str) -> Place:
-        """Return the order of that column."""
+        """Return the version of that column."""
         return self.own[0], self.late.get(name, self.own[1])
 
 

@@ -50,9 +50,9 @@ class Intrusion:
 class KnownVersion:
     """A version up to which all commits are ours, or accepted by a person.
 
-    ``shape`` is the table's as of then, None if none of our commits has it; ``entry`` is the
-    digest of that version's entry, which reveals a replaced one; ``rows`` are those of then,
-    None where they are not known.
+    ``shape`` is the table's at that version, None if no commit of ours has it. ``entry`` is the
+    digest of the version's log entry, which reveals a replaced one. ``rows`` is the row count at
+    that version, None if unknown.
     """
 
     version: int = -1
@@ -61,7 +61,7 @@ class KnownVersion:
     rows: int | None = None
 
     def differs(self, shape: str | None) -> bool:
-        """Whether *shape* is known to be another; None is a commit that does not change it."""
+        """Whether *shape* is known to be different; None is a commit that does not change it."""
         return shape is not None and self.shape not in (None, shape)
 
     def after(self, commit: Commit) -> "KnownVersion":
@@ -73,12 +73,12 @@ class KnownVersion:
         return KnownVersion(commit.version, shape, commit.entry, rows)
 
 
-BEFORE = KnownVersion()  # nothing
+BEFORE = KnownVersion()  # before the first commit
 
 
 @dataclass(frozen=True, slots=True)
 class NetChange:
-    """The sum of changes of foreign commits; the operation that RESTORE reports does not count."""
+    """The sum of changes of foreign commits; what RESTORE reports about itself is ignored."""
 
     came: frozenset[FileState] = frozenset()
     went: frozenset[FileState] = frozenset()
@@ -86,7 +86,7 @@ class NetChange:
     numbered: bool = False
 
     def after(self, commit: Commit) -> "NetChange":
-        """With one more."""
+        """Return the sum including *commit*."""
         came, went = commit.came - commit.went, commit.went - commit.came
         return NetChange(
             (self.came - went) | (came - self.went),
@@ -101,12 +101,12 @@ class NetChange:
 
 
 def waiver_id(table: str, version: int) -> str:
-    """What a person closes to accept another writer's *version* of a mirror."""
+    """The id that a person waives to accept a foreign *version* of a mirror."""
     return f"{_WAIVER}{table}:{version}"
 
 
 def accepted_versions(table: str, waived: Iterable[str]) -> frozenset[int]:
-    """Versions of others in the mirror of *table* that a person has closed by name."""
+    """Foreign versions of the mirror of *table* that a person has waived."""
     prefix = f"{_WAIVER}{table}:"
     named = (one.removeprefix(prefix) for one in waived if one.startswith(prefix))
     return frozenset(int(text) for text in named if _VERSION.fullmatch(text))
@@ -124,7 +124,7 @@ def foreign_hold(table: str, found: Intrusion) -> Hold:
 
 
 def unread_hold(table: str, first: int, last: int) -> Hold:
-    """Why *table* is held after commits that are no longer in the log."""
+    """The hold of *table* if commits were removed from its log before Sluice read them."""
     name = waiver_id(table, first)
     detail = (
         f"versions {first} to {last} of mirror {table} were cleaned out of its log before this "
@@ -136,9 +136,9 @@ def unread_hold(table: str, first: int, last: int) -> Hold:
 def judge_commits(
     commits: Sequence[Commit], rows: int | None, known: KnownVersion, accepted: frozenset[int]
 ) -> tuple[Intrusion | None, KnownVersion]:
-    """As ``find``, of a table that has *rows* after all *commits*; None if they cannot be counted.
+    """Like ``find_intrusion``, for a table with *rows* after all *commits*; None if not countable.
 
-    Where their number has changed, a commit that claims to have only moved rows is not believed.
+    If the row count has changed, commits that claim to move rows only are not believed.
     """
     believed = find_intrusion(commits, known, accepted)
     if believed[0] is None and believed[1].rows in (None, rows):
@@ -156,8 +156,9 @@ def find_intrusion(
 ) -> tuple[Intrusion | None, KnownVersion]:
     """The intrusion that still counts after all *commits*, ascending, and what is ours before it.
 
-    No intrusion: all is ours.  *known*: what lies before the first of *commits*.
-    *accepted*: versions a person has waived.  *believing*: that who says so has only moved rows.
+    The intrusion is None if all commits are ours. *known*: the state before the first of *commits*.
+    *accepted*: versions that a person has waived. *believing*: accept a commit's claim that it only
+    moved rows.
     """
     intrusion: Intrusion | None = None
     since = NetChange()
@@ -165,7 +166,7 @@ def find_intrusion(
         if intrusion is not None:
             since = since.after(commit)
             if commit.after is not None:
-                # ours came on top: going back would undo it, not its number
+                # our commit is on top: a restore would undo our rows, but not the batch number
                 intrusion = replace(intrusion, good=-1)
             elif intrusion.good >= 0 and since.is_back(known):
                 known, intrusion = replace(known, version=commit.version, entry=commit.entry), None
@@ -180,23 +181,23 @@ def find_intrusion(
 
 
 def _intrudes(commit: Commit, known: KnownVersion, *, believing: bool) -> bool:
-    """Whether a foreign commit changes a row, or what Sluice remembers in the table."""
+    """Whether a foreign commit changes a row, or what Sluice stores in the table."""
     moved = commit.data_changing if believing else commit.came != commit.went
     return moved or known.differs(commit.shape) or _numbers(commit)
 
 
 def _left(commit: Commit) -> int | None:
-    """Rows after a commit of ours: those it found, and what it says it did to them."""
+    """Row count after a commit of ours: the rows it found, plus those it says it gained."""
     found = commit.own.get("rows")
     return found + commit.gained if isinstance(found, int) else None
 
 
 def _numbers(commit: Commit) -> bool:
-    """Whether it sets the number of an applied batch, which no later commit takes back."""
+    """Whether the commit sets the number of an applied batch, which no later commit can undo."""
     return any(name.startswith(APPS) for name in commit.txns)
 
 
-_ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
+_ROTATED = 20  # mirrors without due changes that one merge run checks
 _FAR = 1_000  # commits that are searched for the account of a merge
 
 log = structlog.get_logger(__name__)
@@ -204,9 +205,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _FoundHold:
-    """Why a mirror is held at one entry of its log; kept while the entry does not change.
+    """The hold of a mirror at one log entry; cached while the entry does not change.
 
-    It may be held for days, with thousands of commits that others have made.
+    A mirror may be held for days, with thousands of foreign commits.
     """
 
     at: tuple[str, int, str]
@@ -216,9 +217,9 @@ class _FoundHold:
 
 @dataclass(eq=False)
 class ForeignWatch:
-    """Search mirrors' logs for foreign commits; what was found to be ours is not read again.
+    """Searches mirrors' logs for foreign commits; commits known to be ours are not read again.
 
-    ``_good`` goes by the tables' ids: a rebuilt mirror begins at version 0 again.
+    ``_good`` is keyed by table id, because a rebuilt mirror begins at version 0 again.
     """
 
     mirrors: Mirrors[Any]
@@ -227,13 +228,13 @@ class ForeignWatch:
     _found: dict[str, _FoundHold] = field(default_factory=dict)
 
     def choose_mirrors(self, due: Iterable[str], tables: Iterable[str]) -> set[str]:
-        """Mirrors to look at in this pass: those *due*, and a few others in rotation."""
+        """Mirrors to check in this merge run: those *due*, and a few others in rotation."""
         if not self._asked:
             self._asked.extend(sorted(tables))
         return set(due) | {self._asked.popleft() for _ in range(min(_ROTATED, len(self._asked)))}
 
     def note_own(self, table: str, version: int) -> None:
-        """Know that *version* was committed here, on top of the one before."""
+        """Record that this process committed *version*, on top of the one before."""
         seen = self.mirrors.seen(table)
         if seen is None or seen.version != version:
             return
@@ -244,21 +245,21 @@ class ForeignWatch:
     def find_hold_below(
         self, table: str, snapshot: MirrorSnapshot, waived: frozenset[str]
     ) -> Hold | None:
-        """Why nothing of ours may come on top of *snapshot*; it may be newer than the last look."""
+        """The hold that forbids a commit on *snapshot*, which may be newer than the last check."""
         return None if self._all_ours(snapshot) else self.find_hold(table, waived)
 
     def find_hold(self, table: str, waived: frozenset[str]) -> Hold | None:
-        """Why *table* must be held; None when all of its commits are ours or waived."""
+        """The hold of *table*; None when all of its commits are ours or waived."""
         try:
             return self._looked(table, waived)
         except (HeldError, UnreachableError) as error:
             return MergeFailure.of(error).hold(table)
-        except Exception as error:  # the boundary of one mirror: others write what they like there
+        except Exception as error:  # the boundary of one mirror: others write anything
             log.exception("log_unread", table=table)
             return MergeFailure.unforeseen(error, "its log cannot be judged: ").hold(table)
 
     def find_last_merge(self, table: str) -> tuple[int, int | None, Account] | None:
-        """Return batch, the batch read after, and account of the newest merge, if there is any."""
+        """Return batch, previous batch, and account of the newest merge; None without one."""
         snapshot = self.mirrors.seen(table)
         if snapshot is None:
             return None
@@ -304,10 +305,9 @@ class ForeignWatch:
     def _since(
         self, table: str, snapshot: MirrorSnapshot
     ) -> tuple[KnownVersion | None, tuple[Commit, ...]]:
-        """What is known, and the commits after it, ascending; if nothing is known, from a merge on.
+        """The known version and the commits after it, ascending; without one, from a merge on.
 
-        A log that was rolled back, so that other commits have the numbers of known ones, counts as
-        unknown.
+        The version counts as unknown if the log was rolled back and other commits have its number.
         """
         known = self._good.get(snapshot.id)
         found: list[Commit] = []
@@ -325,7 +325,7 @@ class ForeignWatch:
 def _unread(
     table: str, known: KnownVersion | None, commits: Sequence[Commit], first: int
 ) -> Hold | None:
-    """Why *table* must be held if commits below version *first* are gone, and count."""
+    """The hold of *table* if commits below version *first* are missing from the log and matter."""
     if known is not None:
         gone = known.version + 1
         return unread_hold(table, gone, first - 1) if gone < first else None
@@ -335,8 +335,8 @@ def _unread(
 
 
 def _follows(commit: Commit) -> bool:
-    """Whether it is ours, and right on top of the version that it was made from.
+    """Whether the commit is ours, and directly follows the version that it was made from.
 
-    Nothing foreign lies below one: that version was looked at before.
+    No foreign commit is below such a commit, because that version was checked before.
     """
     return commit.after == commit.version - 1

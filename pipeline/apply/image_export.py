@@ -1,18 +1,18 @@
-"""Exports images beside their mirrors, as a day of Parquet files or as a clone, and finds them.
+"""Exports images beside their mirrors, as Parquet files of a day or as a clone, and finds them.
 
-Parquet: `<where>/<database>/<table>/dt=2026-03-28/part-00000-1f3c.parquet`, for engines that
-read neither Delta nor deletion vectors. The manifest `_image.json` is in the same folder. A
-reader that sees the manifest sees all parts and no others. The manifest may be absent while a
-day is replaced, and the new parts have other names.
+Parquet: `<where>/<database>/<table>/dt=2026-03-28/part-00000-1f3c.parquet`, for engines that read
+neither Delta nor deletion vectors. The manifest `_image.json` is in the same folder. A reader that
+sees the manifest sees all parts and no others. The manifest may be absent while a day is replaced,
+and the new parts have other names.
 
-Clone: `<where>/<database>/<table>/2026-03-28.r0`, a table of its own with its manifest beside
-it. Each correction is a new clone (`.r1`, ...). All corrections are made in a clone, also for
-pinned and Parquet images, because an older version of a mirror cannot be changed.
+Clone: `<where>/<database>/<table>/2026-03-28.r0`, a table of its own with its manifest beside it.
+Each correction is a new clone (`.r1`, ...). All corrections are made in a clone, also for pinned
+and Parquet images, because an older version of a mirror cannot be changed.
 
-Lookups are cached. A mirror may list months of images, it is checked every few seconds, and
-each lookup is a request to the bucket. A new image is looked up at once, because an image that
-is not reported counts as deleted. A found image is looked up again only rarely, so its removal
-is noticed late.
+Lookups are cached. A mirror may list months of images, it is checked every few seconds, and each
+lookup is a request to the bucket. A new image is looked up at once, because an image that is not
+reported counts as deleted. A found image is looked up again only rarely, so its removal is noticed
+late.
 """
 
 import uuid
@@ -39,20 +39,20 @@ from pipeline.image import Image
 from pipeline.settings import PipelineSettings
 
 MANIFEST = "_image.json"
-DAY = "dt"  # the column that readers of folders make of a folder's name
-STAGED = "_staged"  # a name that readers of folders pass over
-GROUP_BYTES = 64 << 20  # bytes in Arrow that become one row group
-PART_BYTES = 256 << 20  # after which a part ends; a bucket's is held in memory
+DAY = "dt"  # the partition column that readers derive from a folder's name
+STAGED = "_staged"  # a name that readers of folders ignore
+GROUP_BYTES = 64 << 20  # Arrow bytes per row group
+PART_BYTES = 256 << 20  # a part ends after these; in a bucket it is held in memory
 _BEGUN = ".begun"
 _CLONE = "-clone"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of a folder: ``rows`` of ``version`` of the ``mirror``, a table's id, at ``cut``.
+    """The content of an image's folder: ``rows`` of ``version`` of the ``mirror`` (id), at ``cut``.
 
-    With the first ``revision`` of what came late for it, all that landed up to batch ``through``;
-    None where that was not noted.  A clone has no ``parts``.
+    It includes the first ``revision`` late corrections, from batches up to ``through``; None if not
+    recorded. A clone has no ``parts``.
     """
 
     table: str
@@ -67,7 +67,7 @@ class Manifest:
     through: int | None = None
 
     def describes(self, image: Image, mirror: str) -> bool:
-        """Whether it is of *image*, with all that came late for it."""
+        """Whether it describes *image*, including all its late changes."""
         own = (self.cut, self.version, self.mirror, self.revision)
         same = own == (image.cut, image.version, mirror, len(image.late))
         return same and self.through in (None, image.corrected().through)
@@ -75,7 +75,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class ImagePlace:
-    """Location of an image: below the address ``uri``, its ``folder`` and its ``manifest``."""
+    """Location of an image: its ``folder`` and ``manifest``, relative to the address ``uri``."""
 
     uri: str
     folder: str
@@ -90,7 +90,7 @@ class ImagePlace:
 
 @dataclass(eq=False)
 class WrittenImages:
-    """Finds the locations of images beside their mirrors; looks up each time what exists."""
+    """Finds the locations of images beside their mirrors; each call looks up what exists."""
 
     settings: PipelineSettings
     _stores: dict[str, Store] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class WrittenImages:
     def place(self, table: str, image: Image) -> ImagePlace | None:
         """Return the location of *image* with its late changes, whether or not it exists yet.
 
-        None where it is read as a version of the mirror: one that is pinned, till it is corrected.
+        None if it is read as a version of the mirror: a pinned image without corrections.
         """
         if (place := self.settings.written_images(table)) is not None:
             folder = f"{place[1]}/{DAY}={image.day}"
@@ -110,12 +110,12 @@ class WrittenImages:
         return ImagePlace(place[0], folder, f"{folder}.json", cloned=True)
 
     def path(self, table: str, image: Image) -> str | None:
-        """The address of *image*, whether or not it is there; None where it is the mirror's."""
+        """The address of *image*, even if it does not exist; None for a version of the mirror."""
         place = self.place(table, image)
         return None if place is None else place.path
 
     def manifest(self, table: str, image: Image) -> Manifest | None:
-        """The manifest in its place; None if it is missing, or cannot be read.
+        """The manifest of *image*; None if it is missing, or cannot be parsed.
 
         Raises:
             UnreachableError: the store does not answer.
@@ -124,17 +124,17 @@ class WrittenImages:
         return None if place is None else parse_manifest(self.store(place.uri), place.manifest)
 
     def store(self, uri: str) -> Store:
-        """The place of all images of a rule, opened once."""
+        """The store at *uri*, opened once."""
         if uri not in self._stores:
             self._stores[uri] = open_store(uri)
         return self._stores[uri]
 
 
 def readable_rows(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same *rows*.
+    """Return the same *rows*, checked.
 
     Raises:
-        ConfigError: they have a column that readers of folders replace by the day, silently.
+        ConfigError: a column has the name that readers of folders silently replace by the day.
     """
     for batch in rows:
         if taken := [name for name in batch.schema.names if name.casefold() == DAY]:
@@ -149,9 +149,10 @@ def readable_rows(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 def write_image(
     store: Store, folder: str, rows: Iterator[pa.RecordBatch], about: Manifest
 ) -> Manifest:
-    """Write *rows* as the *folder*, and replace what was there; *about* has no numbers yet.
+    """Write *rows* as the *folder*, and replace its content; *about* has no counts yet.
 
-    Until then they are beside it, under a name with the time of the start, in case it never ends.
+    Until then the files are in a staging folder. Its ``.begun`` file shows when that was created,
+    so that :func:`remove_stale` finds leftovers.
     """
     with staging_folder(store) as staged:
         store.make_folder(staged)
@@ -162,9 +163,9 @@ def write_image(
 
 @contextmanager
 def staging_folder(store: Store) -> Iterator[str]:
-    """A name below *store* for what is not to stay; what lies there is removed in the end.
+    """Yield a temporary folder name below *store*; its content is removed at the end.
 
-    So is what lies at :func:`beside` it.
+    The content of :func:`clone_folder` is removed, too.
     """
     staged = f"{STAGED}/{uuid.uuid4()}"
     store.make_folder(STAGED)
@@ -172,12 +173,12 @@ def staging_folder(store: Store) -> Iterator[str]:
         store.put(f"{staged}{_BEGUN}", b"")
         yield staged
     finally:
-        with suppress(UnreachableError):  # then another day
+        with suppress(UnreachableError):  # else `remove_stale` removes it
             forsake(store, staged)
 
 
 def clone_folder(staged: str) -> str:
-    """Where a table may be made that is read while the parts are written."""
+    """The folder for a temporary table that is read while the parts are written."""
     return f"{staged}{_CLONE}"
 
 
@@ -193,22 +194,22 @@ def _staged(store: Store, staged: str, rows: Iterator[pa.RecordBatch], about: Ma
 
 
 def forsake(store: Store, staged: str) -> None:
-    """Remove what is left of writing an image, and of the one that it replaced."""
+    """Remove what remains of writing an image, and of the image that it replaced."""
     store.drop(staged)
     store.drop(f"{staged}-before")
     store.drop(clone_folder(staged))
-    store.remove(f"{staged}{_BEGUN}")  # last: it is the record of the rest
+    store.remove(f"{staged}{_BEGUN}")  # last: it records that the rest exists
 
 
 def remove_stale(store: Store, before: datetime) -> None:
-    """Remove what was begun *before* then by those that were killed."""
+    """Remove staging folders begun before the time *before*, left by killed processes."""
     for entry in store.names(STAGED):
         if entry.name.endswith(_BEGUN) and entry.modified < before:
             forsake(store, entry.name.removesuffix(_BEGUN))
 
 
 def read_manifest(store: Store, folder: str) -> Manifest | None:
-    """What is written out in *folder*; None if nothing is, or it is not known what."""
+    """The manifest in *folder*; None if it is missing or not valid."""
     return parse_manifest(store, f"{folder}/{MANIFEST}")
 
 
@@ -221,7 +222,7 @@ def parse_manifest(store: Store, manifest: str) -> Manifest | None:
 
 
 def _groups(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Join batches until they are a row group's size; one at least, with the columns."""
+    """Join batches until they reach a row group's size; yields at least one, for its columns."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:
@@ -235,7 +236,7 @@ def _groups(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _part(output: Any, first: pa.Table, groups: Iterator[pa.Table]) -> int:
-    """Write row groups until the part is large enough; how many rows."""
+    """Write row groups until the part is large enough; return the number of rows."""
     with pq.ParquetWriter(output, first.schema, compression="zstd") as writer:
         group, count, size = first, 0, 0
         while True:
@@ -248,17 +249,17 @@ def _part(output: Any, first: pa.Table, groups: Iterator[pa.Table]) -> int:
 
 
 _FORSAKEN = timedelta(days=1)  # writing one image takes less
-_SWEPT = 14  # days; the service slept no longer, or somebody else must tidy up
-_AGAIN = timedelta(minutes=10)  # after which what was refused is tried again
+_SWEPT = 14  # days; after a longer outage older leftovers must be removed by hand
+_AGAIN = timedelta(minutes=10)  # after which a refused image is tried again
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class ImageWriter:
-    """Writes images that mirrors remember and that are not there yet; removes what is too old.
+    """Writes images that mirrors list and that do not exist yet; removes expired ones.
 
-    Runs beside landing and merging: a version of a mirror does not change while others are made.
-    ``archive_of`` returns the archive rules of a table.
+    Runs beside landing and merging, because a version of a mirror does not change. ``archive_of``
+    returns the archive rules of a table.
     """
 
     settings: PipelineSettings
@@ -270,12 +271,12 @@ class ImageWriter:
     _refused: dict[tuple[str, datetime, int], datetime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Look at nothing yet."""
+        """Open the change log; nothing is looked up yet."""
         self.written = WrittenImages(self.settings)
         self.changes = ChangeLog(open_store(self.settings.changes), self.settings.lane)
 
     def run(self, landed: LandedState) -> tuple[Manifest, ...]:
-        """Write what is missing, of each table; one that fails is tried again the next time."""
+        """Write the missing images of each table; a failed one is tried again next time."""
         made: list[Manifest] = []
         tidied: set[str] = set()
         for table in sorted(landed.checkpoint.tables):
@@ -289,7 +290,7 @@ class ImageWriter:
                 made += self._table(table, landed)
             except SluiceError as error:
                 log.warning("image_unwritten", table=table, why=str(error))
-            except Exception:  # the boundary of one table: its image stops no other, nor the rest
+            except Exception:  # the boundary of one table: its failure does not stop the others
                 log.exception("image_unwritten", table=table)
         return tuple(made)
 
@@ -303,7 +304,7 @@ class ImageWriter:
                 yield from self._lacking(UnwrittenImage(table, seen, image, place, landed))
 
     def _lacking(self, one: "UnwrittenImage") -> Iterator[Manifest]:
-        """Make the image if it is missing; one that fails keeps no other from being made."""
+        """Make the image if it is missing; a failure does not stop other images."""
         now, image = self.clock(), one.image
         known = self.written.manifest(one.table, image)
         key = (one.table, image.cut, image.corrected().through)
@@ -337,14 +338,14 @@ class ImageWriter:
         return made
 
     def _days(self, store: Store, one: "UnwrittenImage", uri: str, version: int) -> Manifest:
-        """The folder of the day, with the rows of that version of the table at *uri*."""
+        """Write the folder of the day, with the rows of that version of the table at *uri*."""
         rows: Iterator[pa.RecordBatch] = self.mirrors.table_format.rows(uri, version)
         return write_image(
             store, one.place.folder, readable_rows(one.table, rows), one.about(self.clock())
         )
 
     def _clone(self, store: Store, one: "UnwrittenImage") -> Manifest:
-        """Make the clone, and then its manifest; a clone without a manifest is made again."""
+        """Make the clone, then its manifest; a clone without a manifest is made again."""
         store.remove(one.place.manifest)
         store.drop(one.place.folder)
         made = replace(one.about(self.clock()), rows=self._cloned(one.place.path, one))
@@ -352,7 +353,7 @@ class ImageWriter:
         return made
 
     def _cloned(self, where: str, one: "UnwrittenImage") -> int:
-        """A table at *where* with the rows of an image, and what came late for it; how many."""
+        """Clone the image to *where*, with its late changes; return the number of rows."""
         now, correct = self.clock(), None
         if one.image.late:
             rules = self.archive_of(one.table)
@@ -365,7 +366,7 @@ class ImageWriter:
 
 @dataclass(frozen=True, slots=True)
 class UnwrittenImage:
-    """An image of ``table`` that its mirror, as it was ``seen``, remembers; not written yet."""
+    """An image listed by the mirror of ``table``, as ``seen``, that is not written yet."""
 
     table: str
     seen: MirrorSnapshot
@@ -374,14 +375,14 @@ class UnwrittenImage:
     landed: LandedState
 
     def about(self, now: datetime) -> Manifest:
-        """Return the manifest of the image before its rows and bytes are known."""
+        """Return the manifest of the image before its rows and parts are counted."""
         image, named = self.image, (self.table, self.image.cut, self.seen.id, self.image.version)
         whole = image.corrected()
         return Manifest(*named, 0, 0, now, image.until, whole.revision, whole.through)
 
 
 def _sweep(store: Store, folder: str, newest: Image, now: datetime) -> None:
-    """Remove folders of days that are kept no longer; those of some days are looked at."""
+    """Remove folders of expired days; only the last days before expiry are looked at."""
     last = date.fromisoformat(newest.day) - newest.keep
     for back in range(_SWEPT):
         old = f"{folder}/{DAY}={last - timedelta(days=back)}"
@@ -391,7 +392,7 @@ def _sweep(store: Store, folder: str, newest: Image, now: datetime) -> None:
 
 
 def _sweep_clones(store: Store, place: ImagePlace, newest: Image, now: datetime) -> None:
-    """Remove clones that are kept no longer, each with all that was corrected of it."""
+    """Remove expired clones, each with all its corrections."""
     last = str(date.fromisoformat(newest.day) - newest.keep)
     for entry in store.names(place.folder.rpartition("/")[0]):
         clone = entry.name.removesuffix(".json")
@@ -400,18 +401,18 @@ def _sweep_clones(store: Store, place: ImagePlace, newest: Image, now: datetime)
         known = parse_manifest(store, entry.name)
         if known is not None and known.until < now:
             store.drop(clone)
-            store.remove(entry.name)  # last: it is the record of the rest
+            store.remove(entry.name)  # last: it records that the rest exists
 
 
-FEW = 3  # missing ones that one look asks for again, beside the newest
-AGAIN = 20  # looks, after which one that was found is asked for again: somebody may remove it
+FEW = 3  # missing images that one look asks for again, in addition to the newest
+AGAIN = 20  # looks after which a found image is asked for again, as it may have been removed
 
 _Key = tuple[datetime, int, int, int, str]  # cut, version, revision, last batch, mirror's id
 
 
 @dataclass(eq=False)
 class _FolderAnswers:
-    """The manifest at each image's location, if it is of that image; the oldest look first."""
+    """The manifest of each image, if it is of that image; the oldest look first."""
 
     there: dict[_Key, Manifest | None] = field(default_factory=dict)
     looks: int = 0
@@ -419,7 +420,7 @@ class _FolderAnswers:
 
 @dataclass(eq=False)
 class FoundImages:
-    """Keeps what was found of each table's; the tables may be looked at side by side."""
+    """Caches which images of each table exist; tables may be looked up in parallel."""
 
     written: WrittenImages
     _tables: dict[str, _FolderAnswers] = field(default_factory=dict)
@@ -427,9 +428,9 @@ class FoundImages:
     def of(self, table: str, images: Sequence[Image], mirror: str) -> tuple[Image, ...]:
         """Those of *images*, oldest first, that can be read, each with its position.
 
-        An image whose version may be gone is listed only where it has a copy.  An image with late
-        changes has its corrected position; without one it is listed all the same, so that what was
-        said of its cut can be revoked.
+        An image whose version may be gone is listed only where it has a copy. An image with late
+        changes has its corrected position. Without a copy it is listed all the same, so that
+        certificates of its cut can be revoked.
 
         Raises:
             UnreachableError: the store does not answer.
@@ -471,7 +472,7 @@ def _standing(image: Image, place: ImagePlace | None, found: Manifest | None) ->
 def _due(
     there: Mapping[_Key, Manifest | None], named: dict[_Key, Image], looks: int
 ) -> Iterator[_Key]:
-    """Which are to be asked for in this look."""
+    """The images to ask for in this look."""
     yield from [key for key in reversed(named) if key not in there]
     lacking = [key for key, was in there.items() if not was]
     found = [key for key, was in there.items() if was]

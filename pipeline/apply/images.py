@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CutDelay:
-    """The mirror may have no merge before all below ``cut`` has landed, or it is ``until`` then."""
+    """The mirror must not merge until all changes below ``cut`` have landed, or until ``until``."""
 
     cut: datetime
     until: datetime
@@ -50,10 +50,11 @@ class CutDelay:
 
 @dataclass(eq=False)
 class DueImages:
-    """What is kept here is a cache of what the mirrors' commits say, and since when who waits.
+    """Decides which image of a cut each table's next merge makes.
 
-    ``unplaced`` are sources whose changes have no place in a log: their orders are offsets, which
-    say nothing of where a heartbeat's log ended.
+    Its state is a cache of what the mirrors' commits say, and since when a mirror waits.
+    ``unplaced`` are sources without log positions. Their orders are offsets, which cannot be
+    compared with a heartbeat's position.
     """
 
     settings: PipelineSettings
@@ -67,7 +68,7 @@ class DueImages:
     _making: dict[str, datetime] = field(default_factory=dict)  # cuts, by table
 
     def set_cuts(self, cuts: Sequence[DueCut]) -> None:
-        """Go by *cuts* from now on; none of others is made any more."""
+        """Use *cuts* from now on; images of other cuts are no longer made."""
         self.cuts = tuple(sorted(cuts, key=lambda one: one.at))
         known = {one.at for one in cuts}
         self._waiting = {key: at for key, at in self._waiting.items() if key[1] in known}
@@ -75,16 +76,16 @@ class DueImages:
         self._refused = {key for key in self._refused if key[1] in known}
 
     def has_due_cut(self, table: str) -> bool:
-        """Whether a cut has passed whose image *table* has not become yet."""
+        """Whether a cut has passed whose image *table* does not have yet, but may still get."""
         return next(self._open(table, self.clock()), None) is not None
 
     def find_image(
         self, table: Table, checkpoint: Checkpoint, at: datetime
     ) -> Image | CutDelay | None:
-        """The image that the next merge makes, or why there may be none yet.
+        """The image that the next merge makes, or the delay until it can be made.
 
-        None: an ordinary merge.  *checkpoint* was read before *at*, so if no cut has passed by
-        then, there is nothing in it that was committed after one.
+        None: an ordinary merge. *checkpoint* was read before *at*: if no cut has passed at *at*,
+        the checkpoint contains nothing that was committed after a cut.
 
         Raises:
             UnreachableError: the mirror's commits cannot be read.
@@ -112,25 +113,25 @@ class DueImages:
         return Image(due.at, *made, shards=shards, pinned=rule.how != "parquet")
 
     def note_missed(self, table: str, cut: datetime, why: str) -> None:
-        """Make no image of *cut*: the next merge is an ordinary one."""
+        """Record that there is no image of *cut*; the next merge is an ordinary one."""
         self._making.pop(table, None)
         self._missed.add((table, cut))
         log.warning("image_missed", table=table, cut=cut.isoformat(), why=why)
 
     def note_held(self, table: str) -> None:
-        """The newest merge of *table* was held: the image it was to make is given up in time.
+        """Record that the newest merge of *table* was held; its image is given up after a time.
 
-        What would free an ordinary merge (a base, a repair) may stand behind the cut.
+        The change that would release an ordinary merge (a base, a repair) may be after the cut.
         """
         if table in self._making:
             self._refused.add((table, self._making[table]))
 
     def is_given_up(self, table: str, at: datetime) -> bool:
-        """Whether an image of *table* was refused, and has been waited for long enough."""
+        """Whether an image of *table* was refused, and its wait time is over."""
         return any(self._hopeless(table, cut.at, at) for cut in self.cuts)
 
     def _never(self, table: Table, cut: datetime, at: datetime) -> str:
-        """Why there can be no image, even after more lands; empty if there can be."""
+        """Why there can be no image, even after more has landed; empty if there can be one."""
         if not self.unplaced.isdisjoint(table.sources):
             return "its changes have no position in a log, so no cut can be made"
         if self._hopeless(table.name, cut, at):
@@ -150,12 +151,12 @@ class DueImages:
                 yield cut
 
     def _settled(self, table: str, cut: datetime) -> bool:
-        """Whether there is an image of *cut*, or can be none any more."""
+        """Whether there is an image of *cut*, or there can no longer be one."""
         if (table, cut) in self._missed:
             return True
         seen = self.mirrors.seen(table)
         if seen is None or batch_of(seen, self.settings.lane) < 0:
-            return True  # it has grown from nothing since
+            return True  # its mirror was built after that, from nothing
         if any(one.cut >= cut for one in images_of(seen)):
             return True
         if self.mirrors.table_format.engine(seen) is not None:
@@ -171,7 +172,7 @@ class DueImages:
         return False
 
     def _before(self, table: str, version: int, cut: datetime) -> bool:
-        """Whether the newest merge was made of what had landed before *cut*."""
+        """Whether the newest merge contains only changes that landed before *cut*."""
         merges = (one for one in self.mirrors.commits(table, version) if "since" in one.own)
         merge = next(merges, None)
         return merge is not None and _read_known_time(merge) < cut
@@ -204,7 +205,7 @@ def find_doubts(
 
 
 def _read_again(table: Table, places: Mapping[str, Order], checkpoint: Checkpoint) -> str:
-    """Return which backfill read over the cut, so that rows may be later; empty without one."""
+    """Return which backfill was active at the cut, so that rows may be later; empty without one."""
     for shard in table.shards:
         one, cut = checkpoint.backfills.get(shard), places[shard.source]
         if one is not None and one.lowest < cut and (one.closing is None or one.closing > cut):
@@ -213,7 +214,7 @@ def _read_again(table: Table, places: Mapping[str, Order], checkpoint: Checkpoin
 
 
 def _explain_lost(table: Table, checkpoint: Checkpoint) -> str:
-    """Return an open loss of *table*, whether before the cut or after it; empty without one."""
+    """Return an open loss of *table*, before or after the cut; empty without one."""
     own = {str(shard) for shard in table.shards}
     for gap in checkpoint.gaps.values():
         if table.name in gap.tables or own & {*gap.shards} or not (gap.tables or gap.shards):
@@ -229,7 +230,7 @@ REFUSED = "image_uncorrected"
 
 @dataclass(frozen=True, slots=True)
 class DeletesBelow:
-    """Asks the change log for deletes of keys, but for those above a cut."""
+    """Finds landed deletes of keys below a cut."""
 
     landed: LandedDeletes
     places: Mapping[str, Order]
@@ -248,7 +249,9 @@ def plan_correction(
     *,
     rules: ArchiveRules | None,
 ) -> Callable[[Any], MergeTask[Any]]:
-    """The merge, for the version that is the *image* of table *name*; *rules* are of its archive.
+    """Return a function from the version that is *image* to the merge that corrects it.
+
+    *name* is its table, *rules* are the table's archive rules.
 
     Raises:
         HeldError: ``image_uncorrected``; the table as of the cut is no longer known.
@@ -272,7 +275,7 @@ def plan_correction(
             changes=late,
             at=at,
             deletes=_deletes(image, name, changes),
-            known=AppliedBefore(None),  # so each insert is looked for among the deletes
+            known=AppliedBefore(None),  # so each insert is looked up among the deletes
             floors=highest_orders(floors, base_floors(table, landed.checkpoint, image)),
             fills=tuple(fill for one in newest for fill in landed.catalog.fills(one)),
             archive=None if archive is None else archive.evidence,
@@ -293,7 +296,7 @@ def _deletes(image: Image, name: str, changes: ChangeLog) -> DeletesBelow:
 
 
 def _joined(late: pa.Table, archive: LandedArchives | None, image: Image) -> pa.Table:
-    """With the deletes of before of keys that were left for those that *late* changes have."""
+    """*late* changes, and earlier deletes of rows that took the keys of creates among them."""
     return late if archive is None else below_cut(archive.with_rows(late), image.positions)
 
 
@@ -304,7 +307,7 @@ def _find_late_changes(
     until = image.corrected().through
     wanted = WantedBatches(image.batch, until)
     files = find_parts(changes.snapshot, image.batch, until)
-    columns = (*APPLIED_COLUMNS, "tx")  # a marker may stand in the transaction
+    columns = (*APPLIED_COLUMNS, "tx")  # `tx` names the transaction that may have a marker
     rows = read_tables(changes.store, files, {name: wanted}, columns=columns).get(name)
     dropped = int(changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
     if (
@@ -317,9 +320,9 @@ def _find_late_changes(
 
 
 def _refuse_read_later(late: pa.Table, checkpoint: Checkpoint) -> None:
-    """Return only if rows that were read from a source are of a reading that the checkpoint knows.
+    """Check that each row that Sluice read from a source is of a backfill known to *checkpoint*.
 
-    Whether that ended below the cut is asked with all other doubts.
+    `find_doubts` checks whether that backfill ended below the cut.
     """
     again = late.filter(pc.equal(flat_column(late["op"]), str(Op.READ)))
     for row in again.select(["source", "shard", "order"]).to_pylist():

@@ -1,16 +1,16 @@
 """Holds a slice that breaks an invariant, unless its batches are waived.
 
-A slice is the folded batches that a mirror has not applied. A later change that corrects the
-rows makes the whole slice valid again. A waiver names a range of batches that begins at the
-mirror's next batch, so it ends when they are applied. It also names the mirror: a rebuilt
-mirror begins with the same batch numbers and is not covered.
+A slice is the folded batches that a mirror has not applied. A later change that corrects the rows
+makes the whole slice valid again. A waiver names a range of batches that begins at the mirror's
+next batch, so it ends when they are applied. It also names the mirror: a rebuilt mirror begins with
+the same batch numbers and is not covered.
 
-References to another table are true, false, or null where that is not known yet. The other
-table's rows are those of its mirror and its landed changes that are not merged, so the merge
-order does not matter. A value is known to be absent only when everything has landed that the
-source committed before the referring row. A later parent would be one that the source's own
-constraint did not see. A parent that was deleted after the row arrived counts as present. A
-TRUNCATE or a new base of the other table counts only when its mirror has it.
+References to another table are true, false, or null where that is not known yet. The other table's
+rows are those of its mirror and its landed changes that are not merged, so the merge order does not
+matter. A value is known to be absent only when everything has landed that the source committed
+before the referring row. A later parent would be one that the source's own constraint did not see.
+A parent that was deleted after the row arrived counts as present. A TRUNCATE or a new base of the
+other table counts only when its mirror has it.
 """
 
 import re
@@ -61,7 +61,7 @@ _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})@([0-9a-f]{8})")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occurrences:
-    """Rows of a mirror that hold a value sought: ``of`` (its index), file, position, owner."""
+    """Rows of a mirror with a sought value: ``of`` (the value's index), file, position, owner."""
 
     of: Integers
     file: npt.NDArray[np.int32]
@@ -70,17 +70,17 @@ class Occurrences:
 
 
 Search = Callable[[pa.Table], Occurrences]
-"""Values, a row each, each once and none null -> all rows of the mirror that hold one of them."""
+"""Distinct non-null values, one per row -> all rows of the mirror that hold one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What is demanded, by name, of the batches after ``after`` of a mirror of ``there`` rows.
+    """The invariants, by name, of the batches after ``after`` of a mirror with ``there`` rows.
 
-    ``mirror`` is its id, by which a waiver knows it from another that is made in its folder.
-    Those up to ``let`` are waived by a person.  ``floors`` are those the mirror remembers: a
-    TRUNCATE that is not above its shard's takes nothing, it was applied before.
-    ``landed`` returns what was applied before on a day; None where that is not known.
+    ``mirror`` is its short id, which distinguishes it from a later mirror in the same folder.
+    Batches up to ``let`` are waived. ``floors`` are those the mirror remembers: a TRUNCATE that is
+    not above its shard's floor was applied before and removes nothing. ``landed`` returns what was
+    applied before on a day.
     """
 
     invariants: tuple[tuple[str, Invariant], ...]
@@ -94,11 +94,11 @@ class Demands:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedSlice:
-    """What a slice comes to: ``changes`` all of it, ``folded`` its newest of each key.
+    """The plan of a slice: ``changes`` are all of them, ``folded`` the newest of each key.
 
-    ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``search`` finds values in
-    the mirror, ``raised`` are the floors below which its rows go.  ``elsewhere`` decides whether
-    values, of rows that are owned, are in another table.  ``peek`` reads the mirror.
+    ``rows``, ``found`` and ``verdicts`` are in the order of ``folded``. ``search`` finds values in
+    the mirror. Mirror rows below the ``raised`` floors are removed. ``elsewhere`` decides whether
+    values of rows, with their owners, exist in another table. ``peek`` reads the mirror.
     """
 
     table: Table
@@ -115,12 +115,12 @@ class PlannedSlice:
 
 
 def short_name(id_: str) -> str:
-    """A mirror's id, of any form, as a waiver's name has it."""
+    """A digest of a mirror's id, as waiver ids contain it."""
     return sha256(id_.encode()).hexdigest()[:8]
 
 
 def waived_until(table: str, mirror: str, after: int, waived: Iterable[str]) -> int | None:
-    """The batch up to which a person waives a mirror's next slice; None: no waiver."""
+    """The batch up to which a mirror's next slice is waived; None without a waiver."""
     name = f"invalid:{table}:"
     spans = (_RANGE.fullmatch(one.removeprefix(name)) for one in waived if one.startswith(name))
     own = (span for span in spans if span and span[3] == mirror)
@@ -128,14 +128,14 @@ def waived_until(table: str, mirror: str, after: int, waived: Iterable[str]) -> 
 
 
 def require_valid(demands: Demands, made: PlannedSlice) -> None:
-    """Ask every invariant.
+    """Check every invariant.
 
     Raises:
-        HeldError: ``invalid``, with all that are broken and the first keys; ``awaited``, where all
-            of these may heal by what is on its way; ``invariant``, one of them cannot be asked.
+        HeldError: ``invalid``, with all broken invariants and the first keys; ``awaited``, if rows
+            that have not landed may fix all of them; ``invariant``, one cannot be checked.
     """
     went = pc.equal(flat_column(made.folded["op"]), str(Op.DELETE)).to_numpy()
-    new = writes_row(made.verdicts) & ~went  # of rows that stay though archived nothing is demanded
+    new = writes_row(made.verdicts) & ~went  # archived rows are not checked
     intended = _intended(demands, made, new)
     broken = [
         (name, breach)
@@ -147,7 +147,7 @@ def require_valid(demands: Demands, made: PlannedSlice) -> None:
     if not broken:
         return
     last = max(_last(breach, made, new) for _, breach in broken)
-    last = max(last, demands.after + 1)  # rows that came from another table's are older
+    last = max(last, demands.after + 1)  # rows that came from another table are older
     if demands.let is not None and last <= demands.let:
         return
     keys = flat_column(made.folded["key"]).filter(pa.array(new))
@@ -187,7 +187,7 @@ def _unknown_day(column: str, day: date) -> LandedDay:
 
 
 def _deleted(made: PlannedSlice, names: Sequence[str]) -> pa.Table:
-    """What the rows that are deleted held: as their deletes say, else as the mirror has it."""
+    """The values of the deleted rows, from their deletes, else from the mirror."""
     at = np.flatnonzero(made.verdicts == RowVerdict.DELETE)
     rows = made.rows.take(pa.array(at)).select(list(names))
     if made.peek is not None and len(at) and any(column.null_count for column in rows.columns):
@@ -200,7 +200,7 @@ def _deleted(made: PlannedSlice, names: Sequence[str]) -> pa.Table:
 
 
 def _emptied(changes: pa.Table, floors: Floors) -> bool:
-    """Whether a TRUNCATE takes rows that stood until now; one sent again does not."""
+    """Whether a TRUNCATE removes existing rows; a redelivered one does not."""
     truncates = changes.filter(pc.equal(flat_column(changes["op"]), Op.TRUNCATE))
     return any(
         (known := floors.get(Shard(row["source"], row["shard"]))) is None
@@ -210,7 +210,7 @@ def _emptied(changes: pa.Table, floors: Floors) -> bool:
 
 
 def _last(breach: Breach, made: PlannedSlice, new: Mask) -> int:
-    """The newest batch that has a part in it; a breach that names no row is by all of them."""
+    """The newest batch that contributes to the breach; all batches if it names no row."""
     rows = made.changes
     if breach.rows is not None and breach.rows.any():
         rows = made.folded.filter(pa.array(new)).filter(pa.array(breach.rows))
@@ -248,7 +248,7 @@ def _standing(made: PlannedSlice, values: pa.Table) -> Mask:
 
 
 def search_values(search: Search, values: pa.Table) -> Occurrences:
-    """Ask *search*; an invariant that cannot be asked gets the reason."""
+    """Call *search*; values it cannot search raise a hold that names the reason."""
     try:
         return search(values)
     except HeldError as error:
@@ -261,7 +261,7 @@ def search_values(search: Search, values: pa.Table) -> Occurrences:
 
 
 def _rows_before(made: PlannedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
-    """What the first change of each row says that it was; nulls where it does not say."""
+    """The values of each row before its first change; nulls where the change does not hold them."""
     rows = made.changes.filter(
         pc.and_(
             made.changes["before"].is_valid(),
@@ -273,26 +273,26 @@ def _rows_before(made: PlannedSlice, new: Mask, names: Sequence[str]) -> pa.Tabl
     rows, at = rows.filter(at.is_valid()), at.drop_null().to_numpy().astype(np.int64)
     newest_first = np.lexsort(rank_rows(rows)[::-1])[::-1]
     place = np.full(len(keys), -1, np.int64)
-    place[at[newest_first]] = newest_first  # the oldest is written last, and stays
+    place[at[newest_first]] = newest_first  # the oldest is written last, and wins
     texts = flat_column(rows["before"]).combine_chunks().take(pa.array(place, mask=place < 0))
     return type_rows(texts, made.columns).rows.select(names)
 
 
-S = TypeVar("S")  # a mirror as of one version, in its format's type
+S = TypeVar("S")  # a mirror at one version, in its format's type
 
 Searches = Callable[[Any, Adoption], Search]
-"""A mirror as of one version, and what counts for rows of others -> how values are found in it."""
+"""(mirror at one version, adoption of its rows) -> search for values in it."""
 
 _READ = ("table", "batch", "source", "before", "after", "order", "origin")
 
 
 @dataclass(frozen=True, slots=True)
 class ReferredTable(Generic[S]):
-    """What a merge knows of another table, whose mirror is applied through batch ``applied``.
+    """Another table that an invariant refers to; its mirror has applied batch ``applied``.
 
-    ``files`` of the change log at ``changes`` are all that are kept.  ``reached``: source -> below
-    which epoch, log and pos everything is landed.  ``whole`` is false where rows of it may be
-    missing: then nothing is known to be absent.  ``snapshot`` is missing without a mirror.
+    ``files`` are all that remain of the change log at ``changes``. ``reached``: source -> (epoch,
+    log, pos) below which everything has landed. ``whole`` is false where rows of the table may be
+    missing; then no value is known to be absent. ``snapshot`` is None without a mirror.
     """
 
     table: Table
@@ -307,9 +307,9 @@ class ReferredTable(Generic[S]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Movements:
-    """What the change log holds of values: ``of`` (the index), and whether they came or went.
+    """Changes of the sought values in the change log; ``came`` is false where the value went.
 
-    ``rank`` has a line for each of epoch, log, pos, row and origin.
+    ``rank`` has one line each for epoch, log, pos, row and origin.
     """
 
     values: pa.Table
@@ -325,10 +325,10 @@ def references_exist(
     values: pa.Table,
     owners: RowOrigins,
 ) -> pa.BooleanArray:
-    """Whether table *name* has each row of *values*, owned by *owners*.
+    """Whether table *name* has each row of *values*, owned by *owners*; null where unknown.
 
     Raises:
-        HeldError: ``invariant``, it cannot be asked; or a file cannot be read.
+        HeldError: ``invariant``, it cannot be checked; or a file cannot be read.
     """
     other = next((one for one in others if one.table.name == name), None)
     if searches is None or other is None:
@@ -388,7 +388,7 @@ def _found(
     came, went = _newest(wanted, movements)
     held = _in_mirror(other, searches, wanted)
     absent = ~came & ~held
-    unknown = held & went & ~came  # its merge decides
+    unknown = held & went & ~came  # the merge of the other table decides
     if absent.any():
         rows = np.flatnonzero(absent)
         some, whose = wanted.take(pa.array(rows)), owners.take(rows)
@@ -398,7 +398,7 @@ def _found(
 
 
 def _is_known(other: ReferredTable[Any], owners: RowOrigins) -> Mask:
-    """Where all that could have been there before these rows is landed."""
+    """Which rows are below the landed position, so that all their parents have landed."""
     sources = {shard.source for shard in other.table.shards}
     if not other.whole or len(sources) != 1:
         return np.zeros(len(owners.source), np.bool_)
@@ -419,7 +419,7 @@ def _in_mirror(other: ReferredTable[Any], searches: Searches, wanted: pa.Table) 
 
 
 def _was_there(other: ReferredTable[Any], wanted: pa.Table, owners: RowOrigins) -> Mask:
-    """Where the values went later than their row came: by the log of the same source."""
+    """Which values were removed after their row was committed, by the log of the same source."""
     movements = _find_movements(other, other.files, wanted, (Op.UPDATE, Op.DELETE), after=-1)
     numbers = number_values(pa.concat_tables([wanted, movements.values]))
     known: dict[tuple[str, int], list[int]] = {}
@@ -434,7 +434,7 @@ def _was_there(other: ReferredTable[Any], wanted: pa.Table, owners: RowOrigins) 
 
 
 def _newest(wanted: pa.Table, movements: _Movements) -> tuple[Mask, Mask]:
-    """For which values the newest change of a source is that they came, and that they went."""
+    """For which values the newest change in a source adds them, and for which it removes them."""
     numbers = number_values(pa.concat_tables([wanted, movements.values]))
     own, theirs = numbers[: len(wanted)], numbers[len(wanted) :]
     sources = movements.source.dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -455,7 +455,7 @@ def _find_movements(
     *,
     after: int,
 ) -> _Movements:
-    """Changes in batches after *after* that brought or took one of the values, or may have."""
+    """Changes after batch *after* that added or removed a *wanted* value, or may have."""
     parts = [one for part in files for one in _of_file(other, part, wanted, ops, after)]
     ranks = np.concatenate([np.zeros((5, 0), np.int64), *(part.rank for part in parts)], axis=1)
     return _Movements(

@@ -1,14 +1,13 @@
-"""Holds what a merge run works from: the checkpoint of a landed batch, and what follows from it.
+"""Holds what a merge run works from: the checkpoint of a landed batch, and state derived from it.
 
-Without log positions, and while rows may be redelivered, a mirror is merged only through the
-last batch whose rows cannot be. Without such a batch, or before its base is complete, it is not
-merged.
+Without log positions, while rows may be redelivered, a mirror is merged only through the last batch
+whose rows can no longer be redelivered. Without such a batch, or before its base is complete, it is
+not merged.
 
-The highest applied order of each partition is a cache. What it does not know is looked up among
-the landed deletes. It takes the highest LIVE order from the checkpoint of the applied batch,
-for the partitions of the mirror's own topics. It keeps changes only, and those of at least the
-last 1,000 checkpoints: there are as many checkpoints as batches, and a mirror needs few
-partitions.
+The highest applied order of each partition is a cache. Orders that it does not have are looked up
+among the landed deletes. It takes the highest LIVE order from the checkpoint of the applied batch,
+for the partitions of the mirror's own topics. It keeps changes only, and those of at least the last
+1,000 checkpoints: there are as many checkpoints as batches, and a mirror needs few partitions.
 """
 
 from bisect import bisect_right
@@ -21,15 +20,15 @@ from pipeline.checkpoint import SETTING, Checkpoint, Incarnations
 from pipeline.model import Order, SourcePartition, TopicPartition
 
 
-@dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
+@dataclass(frozen=True)  # without slots: its properties are cached
 class LandedState:
-    """What a pass goes by: the checkpoint of a landed batch, and the schemas up to it."""
+    """The checkpoint of a landed batch, and the schemas up to it; the input of a merge run."""
 
     checkpoint: Checkpoint
     catalog: Catalog
 
     def for_tiers(self, tier: Callable[[int], bool]) -> "LandedState":
-        """The same, as if no table of another *tier* had ever landed."""
+        """Return the same state without the tables whose *tier* is excluded."""
         tables, shards = self.checkpoint.tables.items(), self.checkpoint.shards
         own = {name: last for name, last in tables if tier(self.catalog.tier(name, shards))}
         return LandedState(replace(self.checkpoint, tables=own), self.catalog)
@@ -41,11 +40,11 @@ class LandedState:
 
     @cached_property
     def target_batches(self) -> Mapping[str, int]:
-        """Table -> the batch that its mirror is to come to: the last one that holds a change of it.
+        """Table -> the batch that its mirror is to reach: the last one that holds a change of it.
 
-        Where changes have no positions in the log, an older one only as long as what came since may
-        be sent again; -1 where the table waits until that is over, or until a base is whole.  A
-        source that is no longer configured sends nothing, so no mirror waits for it.
+        Without log positions, it is the last batch whose rows can no longer be redelivered. -1
+        while there is no such batch, or the base is incomplete. A source that is no longer
+        configured sends nothing, so no mirror waits for it.
         """
         if not self.checkpoint.heartbeat_histories:
             return self.checkpoint.tables
@@ -59,19 +58,19 @@ class LandedState:
                 sure[table] = min(known, -1 if trail.sure is None else trail.sure)
         for shard, table in self.checkpoint.shards.items():
             if table in sure and self.checkpoint.complete.get(shard, -1) > sure[table]:
-                sure[table] = -1  # below its base nothing counts, and above it nothing does yet
+                sure[table] = -1  # no change counts below the base, and none is safe above
         return {
             name: min(last, sure.get(name, last)) for name, last in self.checkpoint.tables.items()
         }
 
     @cached_property
     def gaps(self) -> Mapping[str, Sequence[str]]:
-        """``source/shard`` -> ids of the open gaps that concern it."""
+        """``source/shard`` -> ids of its open gaps, without those of settings that only delay."""
         return self._gaps(SETTING, "")
 
     @cached_property
     def holding(self) -> Mapping[str, Sequence[str]]:
-        """The same without those that a setting makes: of what still comes, all is merged."""
+        """Like `gaps`, without those of any setting, which do not hold merges."""
         return self._gaps("")
 
     def _gaps(self, *kinds: str) -> Mapping[str, Sequence[str]]:
@@ -82,32 +81,32 @@ class LandedState:
         return found
 
 
-_REMEMBERED = 1_000  # marks
+_REMEMBERED = 1_000  # checkpoints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
-    """The highest order of one partition from each of some batches on, both rising."""
+    """The highest orders of one partition and the batches from which they apply, both ascending."""
 
     batches: list[int] = field(default_factory=list)
     orders: list[Order] = field(default_factory=list)
 
     def at(self, batch: int) -> Order | None:
-        """As of *batch*; None before the first."""
+        """The highest order as of *batch*; None before the first."""
         place = bisect_right(self.batches, batch)
         return self.orders[place - 1] if place else None
 
     def since(self, batch: int) -> "_Steps":
-        """What *batch* and later ones need: another object, for somebody may be reading this."""
+        """A copy with the steps that *batch* and later ones need; another thread may read this."""
         first = max(0, bisect_right(self.batches, batch) - 1)
         return _Steps(self.batches[first:], self.orders[first:])
 
 
 @dataclass(eq=False)
 class HighestOrders:
-    """Highest orders, kept for mirrors applied by this process, from checkpoints landed by it.
+    """Caches the highest applied orders of mirrors that this process merges.
 
-    Checkpoints come from one thread, rising; each table is used by one other thread at a time.
+    Checkpoints come from one thread, ascending. Each table is used by one other thread at a time.
     """
 
     _tables: dict[str, tuple[int, Mapping[TopicPartition, Order]]] = field(default_factory=dict)
@@ -116,7 +115,7 @@ class HighestOrders:
     _topics: dict[str, dict[TopicPartition, _Steps]] = field(default_factory=dict)
 
     def note_landed(self, batch: int, high: Mapping[SourcePartition, Order]) -> None:
-        """Keep the highest orders that the checkpoint of *batch* has."""
+        """Store the highest orders of the checkpoint of *batch*."""
         before, oldest = self._newest, batch - _REMEMBERED
         for one, order in high.items():
             known = before.get(one)
@@ -136,7 +135,7 @@ class HighestOrders:
         self._landed.pop(oldest, None)
 
     def note_applied(self, table: str, batch: int, topics: frozenset[str]) -> None:
-        """*table* is applied through *batch*, which had changes of it in *topics*."""
+        """Record that *table* is applied through *batch*, which had changes of it in *topics*."""
         found: dict[TopicPartition, Order] = {}
         for topic in topics | self.topics(table) if batch in self._landed else ():
             for at, steps in self._topics.get(topic, {}).items():
@@ -146,14 +145,14 @@ class HighestOrders:
         self._tables[table] = (batch, found)
 
     def find_orders(self, table: str, batch: int) -> Mapping[TopicPartition, Order] | None:
-        """Partition -> highest order applied through *batch*, as far as it is known.
+        """Partition -> highest order applied through *batch*, as far as known.
 
-        None where that is nothing: what is known of another batch says too little of this one.
+        None if the orders of *batch* are unknown; those of another batch cannot be used.
         """
         known = self._tables.get(table)
         return None if known is None or known[0] != batch else known[1]
 
     def topics(self, table: str) -> frozenset[str]:
-        """Topics that *table* is known to have changes in."""
+        """Topics with known changes of *table*."""
         _, high = self._tables.get(table, (-1, {}))
         return frozenset(at.topic for at in high)

@@ -1,8 +1,7 @@
-"""Which column of a source is which of a mirror, and by which standard is it written?  Both ways.
+"""Finds the mirror column of a source column, its standard, and the reverse.
 
-A name is a table's, as shards fold into it, or a shard's, with its source before a slash or
-without; or one that the shard had before a RENAME.  Behind it a column may stand.  Columns bear
-the source's names in the mirror.  Pure.
+A name is a table's, or a shard's with or without ``source/`` before it, or a name that the shard
+had before a RENAME. A column may follow it. Columns have the source's names in the mirror. Pure.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,16 +12,16 @@ from pipeline.model import Shard
 from pipeline.schema.history import SchemaChange
 from pipeline.standards.table_standards import written_column
 
-_STATEMENT = 300  # characters of one that are shown
+_STATEMENT = 300  # characters of a statement that are shown
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnLink:
-    """A column of a *shard*, and the one of *table*'s mirror that holds its values.
+    """A column of a *shard*, and the column of *table*'s mirror that holds its values.
 
-    ``type`` is the source's own, ``mirror_type`` the lake's.  ``standard`` is the name of the one
-    by which values are written, empty without one; ``hides`` if it makes them unreadable.
-    ``before`` are names that the shard had, the newest first.
+    ``type`` is the source's type, ``mirror_type`` the lake's. ``standard`` is the name of the
+    standard that rewrites its values, empty without one; ``hides`` if it makes them unreadable.
+    ``before`` are earlier names of the shard, the newest first.
     """
 
     shard: Shard
@@ -37,7 +36,7 @@ class ColumnLink:
 
 @dataclass(frozen=True, slots=True)
 class PreviousColumn:
-    """A column that a *shard* of *table* had until ``statement``; empty if no log shows that."""
+    """A column that a *shard* of *table* had until ``statement``; empty if no log shows it."""
 
     shard: Shard
     column: str
@@ -51,9 +50,9 @@ class PreviousColumn:
 
 
 def find_links(catalog: Catalog, shards: Folding, asked: str) -> tuple[ColumnLink, ...]:
-    """Those that *asked* names, by table, shard and the column's place; none if it names nothing.
+    """Links that *asked* names, by table, shard and column position; empty if it names nothing.
 
-    *shards*: shard -> table, None for one that the rules ignore.
+    *shards*: shard -> table, None for a shard that the rules ignore.
     """
     found = []
     for shard, table in sorted(shards.items(), key=_by_table):
@@ -72,7 +71,7 @@ def find_links(catalog: Catalog, shards: Folding, asked: str) -> tuple[ColumnLin
 def links_of_tables(
     catalog: Catalog, shards: Folding, tables: Collection[str]
 ) -> Mapping[str, tuple[ColumnLink, ...]]:
-    """By table, those of its mirror, by shard and the column's place; *shards* as in `links`."""
+    """Links of each of *tables*, by shard and column position; *shards* as in `find_links`."""
     found: dict[str, list[ColumnLink]] = {name: [] for name in tables}
     for shard, table in sorted(shards.items(), key=_by_table):
         if table in found:
@@ -81,7 +80,7 @@ def links_of_tables(
 
 
 def columns_of_before(catalog: Catalog, shards: Folding, asked: str) -> tuple[PreviousColumn, ...]:
-    """Where *asked* names a column that a shard had and has no more, by which statement it went."""
+    """The column that *asked* names if a shard no longer has it, and the removing statement."""
     found, changes = [], dict[str, Mapping[str, Sequence[SchemaChange]]]()
     for shard, table in sorted(shards.items(), key=_by_table):
         names = (table, str(shard), shard.name)

@@ -27,18 +27,18 @@ from pipeline.settings import PipelineSettings
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = timedelta(seconds=15)
-_LONGEST = timedelta(minutes=5)  # with the merges it waits for
-_LEAST = timedelta(hours=168)  # nothing younger is ever taken
-_SOME = timedelta(days=1)  # for who began to read an image on its last day
+_LONGEST = timedelta(minutes=5)  # including waits for merges
+_LEAST = timedelta(hours=168)  # no younger file is removed
+_SOME = timedelta(days=1)  # for readers that began to read an image on its last day
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class LakeMaintenance:
-    """Compact and clean one lane's lake.
+    """Compacts and cleans one lane's lake.
 
-    Runs in the process that merges, each mirror between merges: two commits on one version are one
-    too many.  The change log's own runs beside landing.
+    Runs in the process that merges, each mirror between merges, because two commits on one version
+    conflict. Maintenance of the change log runs beside landing.
     """
 
     settings: PipelineSettings
@@ -46,10 +46,10 @@ class LakeMaintenance:
     mirrors: Mirrors[Any]
     clock: Callable[[], datetime]
     _done: dict[str, datetime] = field(default_factory=dict)
-    _left: dict[str, int] = field(default_factory=dict)  # the version each mirror was left in
+    _left: dict[str, int] = field(default_factory=dict)  # versions after maintenance
 
     def __post_init__(self) -> None:
-        """Nothing is due yet."""
+        """Set up the maintenance of the change log; nothing is due yet."""
         self._log = LogMaintenance(self.settings, self.changes, self.clock)
         self._cleaning = CleaningTimes(self.settings.upkeep.vacuum_every, self.clock)
 
@@ -63,15 +63,15 @@ class LakeMaintenance:
         key: Callable[[str], tuple[str, ...]] = lambda _: (),
         lock: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """Do what is due of the change log and all mirrors, for some seconds; the rest next time.
+        """Do what is due for the change log and all mirrors, for some seconds; the rest next time.
 
-        Whose turn is longest ago comes first.
+        The mirror maintained longest ago comes first.
 
         *readers*: table -> lowest version that a registered reader still needs.
         *applied*: table -> applied batch; no day that holds a later one is dropped.
-        *held*: whether to leave a mirror alone: a commit of ours on top of somebody else's would
-        make it impossible to take that one back.  Asked only of mirrors that are due.
-        *key*: table -> its key's columns, by which rows are sorted; none where it is not known.
+        *held*: whether to skip a mirror, because our commit on top of a foreign one would make that
+        one impossible to undo. Called only for mirrors that are due.
+        *key*: table -> its key columns, by which rows are sorted; empty if unknown.
         *lock*: the lock of the mirror of a table; merges run between two mirrors.
         """
         try:
@@ -93,9 +93,9 @@ class LakeMaintenance:
                 return
 
     def _waiting(self, table: str) -> bool:
-        """Whether the mirror has another version than it was left in, or is to be cleaned.
+        """Whether the mirror has a new version since its last maintenance, or is due for cleaning.
 
-        By what merges know of it: as many mirrors as there are would each be listed.
+        Uses what merges know of it, because listing every mirror would be too expensive.
         """
         seen = self.mirrors.seen(table)
         if seen is None:
@@ -112,7 +112,7 @@ class LakeMaintenance:
         try:
             left = self._mirror(table, read, held, key)
         except LostRaceError:
-            return  # somebody came between; next time
+            return  # another writer committed first; next time
         except (HeldError, UnreachableError) as error:
             log.warning("maintenance of a mirror failed", table=table, why=str(error))
         else:
@@ -126,7 +126,7 @@ class LakeMaintenance:
         held: Callable[[str], bool],
         key: Callable[[str], tuple[str, ...]],
     ) -> int | None:
-        """Do what is due of one; the version it is left in, None if it is to be looked at again."""
+        """Do what is due for one mirror; return its version, None if it must be looked at again."""
         table_format, seen = self.mirrors.table_format, self.mirrors.seen(table)
         cleaning = self._cleaning.due(table)
         if seen is not None and not (table_format.worn(seen) or cleaning):
@@ -144,24 +144,25 @@ class LakeMaintenance:
         return None if table_format.worn(made) else made.version
 
     def _keep(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> timedelta | None:
-        """How long what has left it stays; None, for ever, while somebody reads an older one."""
+        """How long removed files stay; None (forever) while a reader needs an older version."""
         kept = max(self.settings.upkeep.keep_versions, _LEAST, self._imaged(snapshot))
         since = self._since(table, snapshot, read)
         return kept if since is not None and self.clock() - since <= kept else None
 
     def _imaged(self, snapshot: MirrorSnapshot) -> timedelta:
-        """As long as an image is kept, and some: what it needs went after it was made.
+        """The longest time for which a pinned image is kept, plus a margin.
 
-        One that is written out is so long before a week is over.
+        Files that an image needs were removed from the mirror after the image was made. Images in
+        Parquet need no time here: they are written long before the minimum of 168 hours is over.
         """
         now = self.clock()
         held = (one.keep + _SOME for one in images_of(snapshot) if one.pinned and one.held(now))
         return max(held, default=timedelta())
 
     def _since(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> datetime | None:
-        """When version *read* was committed, now if it is the newest; None if no log has it.
+        """Commit time of version *read*, now if it is the newest; None if the log no longer has it.
 
-        What it needs was removed later than that, by the stamps of the log.
+        Files that it needs were removed later than that, by the stamps of the log.
         """
         if read is None or read >= snapshot.version:
             return self.clock()

@@ -65,14 +65,14 @@ from pipeline.model import Account, Op, Order, Origin, Shard, Table
 from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column
 
-S = TypeVar("S")  # a mirror as of one version, in its format's type
-W = TypeVar("W")  # what a merge leaves for its commit
+S = TypeVar("S")  # a mirror at one version, in its format's type
+W = TypeVar("W")  # the work that a merge prepares for its commit
 
 Deletes = Callable[[pa.StringArray], pa.Table]
-"""Keys -> key, source, shard, order, origin of their deletes in batches that are applied."""
+"""Keys -> key, source, shard, order and origin of their deletes in applied batches."""
 
 Look = Callable[[pa.Table, RowOrigins | None], Found]
-"""The key's columns, and whose they are if that counts -> where they stand in the mirror."""
+"""Key columns, and their owners if shards do not share keys -> rows' locations in the mirror."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class MergeTask(Generic[S]):
 
     @property
     def adoption(self) -> Adoption:
-        """What counts for the mirror's rows without ``_sluice``."""
+        """The origin of the mirror's rows without ``_sluice``."""
         return Adoption.of(self.table, self.adopted)
 
 
@@ -125,9 +125,9 @@ class RowCounts:
 class MergePlan:
     """The verdict on each key of the slice, in the order of ``rows``.
 
-    ``rows`` have the table's columns and ``_sluice``.  ``raised`` are the floors that the slice
-    sets, below which the mirror's rows go; ``floors`` are all that are to be remembered.
-    ``outlived`` counts the changes below those, which are not looked at.
+    ``rows`` have the table's columns and ``_sluice``. ``raised`` are the floors that the slice
+    sets; the mirror's rows below them are removed. ``floors`` are all floors to be remembered.
+    ``outlived`` counts the changes below those, which are ignored.
     """
 
     folded: Folded
@@ -143,9 +143,9 @@ class MergePlan:
 class MergeResult(Generic[W]):
     """The result of a merge, to be committed after ``version``.
 
-    The table format defines ``work``. The applied batch is committed even if no row changes.
-    ``floors`` are committed with it. ``written`` counts the rows that it changes, as
-    :func:`count_written`; None if the commit may have rows that it does not change.
+    The table format defines ``work``. The applied batch is committed even if no row changes, with
+    the ``floors``. ``written`` counts the rows that the merge changes, see :func:`count_written`;
+    None if the commit may contain rows that it does not change.
     """
 
     version: int
@@ -167,7 +167,7 @@ def plan_merge(
 ) -> MergePlan:
     """Fold and type the changes, find their keys with *look*, and decide each; writes nothing.
 
-    *searches* find values in this and other mirrors; without them an invariant that needs it is
+    *searches* find values in this and other mirrors; without them an invariant that needs them is
     refused. *peek* reads rows of the mirror, to complete partial rows.
 
     Raises:
@@ -215,7 +215,7 @@ def _select_ops(changes: pa.Table, *ops: Op) -> pa.BooleanArray:
 
 
 def _raised(changes: pa.Table) -> dict[Shard, Order]:
-    """The floors that truncates and settles of the slice set; a few rows."""
+    """The floors that truncates and settles of the slice set; only a few rows."""
     floor_rows = _rows_of(changes, Op.TRUNCATE, Op.SETTLE).select(["source", "shard", "order"])
     return highest_orders(
         *(
@@ -226,10 +226,10 @@ def _raised(changes: pa.Table) -> dict[Shard, Order]:
 
 
 def _acting(task: MergeTask[Any], floors: Floors) -> tuple[pa.Table, pa.Table, int]:
-    """The changes that a truncate or settle has not outlived, and how many others there are.
+    """The changes that are not below a floor, the same with evidence, and the number of others.
 
-    Changes below a floor no longer count, and may have columns that were dropped since. Kept are
-    deletes that may have archived rows. Second: the same, with the evidence for those rows.
+    Changes below a floor no longer count, and may have columns that were dropped since. Deletes
+    below it that may have archived rows are kept; the evidence is about their rows.
     """
     changes = _rows_of(task.changes, *ROW_OPS)
     if not floors or not len(changes):
@@ -257,7 +257,7 @@ def _refuse_doubts(folded: Folded) -> None:
 
 
 def _typed(task: MergeTask[Any], folded: Folded) -> pa.Table:
-    """The folded rows in the mirror's columns and ``_sluice``."""
+    """The folded rows, with the mirror's columns and ``_sluice``."""
     texts = pc.coalesce(flat_column(folded.rows["after"]), flat_column(folded.rows["before"]))
     read = type_rows(texts, task.columns)
     if read.unknown:
@@ -276,7 +276,7 @@ def _typed(task: MergeTask[Any], folded: Folded) -> pa.Table:
 
 
 def _refuse_altered(task: MergeTask[Any], folded: Folded, rows: pa.Table) -> None:
-    """Refuse values that a collector's snapshot may have altered; what Sluice read is right."""
+    """Refuse values that a collector's snapshot may have altered; those Sluice read are exact."""
     origin, topic = flat_column(folded.rows["origin"]), flat_column(folded.rows["topic"])
     sent = pc.and_(pc.equal(origin, int(Origin.SNAPSHOT)), pc.is_valid(topic))
     if not pc.any(sent).as_py():
@@ -313,7 +313,7 @@ def _sources(
 def _complete_rows(
     folded: pa.Table, rows: pa.Table, found: Found, *, its: ValueSources
 ) -> pa.Table:
-    """All that are partial among *rows*, with what they had before."""
+    """Complete the partial ones among *rows* with their earlier values."""
     some = np.flatnonzero(is_partial(folded))
     return fill_missing_values(folded, rows, found, some, its) if len(some) else rows
 
@@ -338,7 +338,7 @@ def _slice(
 
 
 def _withdrawn(task: MergeTask[Any], folded: Folded, found: Found, verdicts: Verdicts) -> Verdicts:
-    """Without inserts that a delete has outlived which the mirror no longer remembers."""
+    """Withdraw inserts that are older than a delete which the mirror no longer remembers."""
     if task.known is None:
         return verdicts
     doubts = find_doubtful(folded, verdicts, task.known)
@@ -350,7 +350,7 @@ def _withdrawn(task: MergeTask[Any], folded: Folded, found: Found, verdicts: Ver
 
 
 def count_rows(verdicts: Verdicts, floored: int) -> RowCounts:
-    """Count each verdict once; *floored* comes from the mirror."""
+    """Count each verdict once; *floored* is the number of rows removed by floors."""
     number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
     return RowCounts(
         inserted=number[RowVerdict.INSERT],
@@ -364,9 +364,10 @@ def count_rows(verdicts: Verdicts, floored: int) -> RowCounts:
 
 
 def count_written(made: MergePlan, counts: RowCounts) -> dict[str, dict[str, int]]:
-    """Minute -> op -> rows that come into the mirror; rows that go are deletes without a minute.
+    """Minute -> op -> rows that the merge writes; removed rows count as deletes without a minute.
 
-    A row that is replaced does not go: neither by a newer one, nor by one that follows a truncate.
+    A replaced row does not count as removed, whether a newer row replaces it or one after a
+    truncate.
     """
     came = count_origins(made.rows[SLUICE].filter(pa.array(writes_row(made.verdicts))))
     again = int(((made.verdicts == RowVerdict.INSERT) & made.found.there).sum())
@@ -375,7 +376,7 @@ def count_written(made: MergePlan, counts: RowCounts) -> dict[str, dict[str, int
 
 
 def count_corrected(changes: pa.Table) -> int:
-    """Changes that were quarantined before; each has the name of its message."""
+    """Count changes that were quarantined before; each has the name of its message in ``error``."""
     if "error" not in changes.column_names:
         return 0
     named = changes.filter(pc.not_equal(flat_column(changes["op"]), str(Op.ERROR)))["error"]
@@ -415,11 +416,12 @@ _OP_TERMS = {Op.TRUNCATE: "applied", Op.TOMBSTONE: "tombstone", Op.ERROR: "quara
 def _explain_minutes(changes: pa.Table, made: MergePlan) -> dict[str, dict[str, int]]:
     """Minute -> term -> changes; ``superseded`` are all that were not the newest of their key.
 
-    Repetitions, and changes below a floor, count there, too: their row is not among the folded.
+    Repetitions and changes below a floor count as superseded, too, because they are not folded
+    rows.
     """
     rows, verdicts = made.folded.rows, made.verdicts.copy()
     kept_delete = (verdicts == RowVerdict.INSERT) & has_live_op(rows, Op.DELETE)
-    verdicts[kept_delete] = RowVerdict.ARCHIVE  # it came, and stays as an archived row
+    verdicts[kept_delete] = RowVerdict.ARCHIVE  # a row of the slice, kept as an archived one
     when = minutes_of(changes)
     minutes, every = np.unique(when[np.asarray(_select_ops(changes, *ROW_OPS))], return_counts=True)
     codes = np.searchsorted(minutes, minutes_of(rows)) * len(RowVerdict) + verdicts

@@ -1,20 +1,20 @@
 """Defines the merge jobs that are sent to workers, and runs them in the driver or with Spark.
 
-Jobs are sent in groups, so that a file of the change log is opened once for all mirrors of a
-group. A mirror that fails is reported and spoils no other. Up to 24 mirrors and 100,000 rows
+Jobs are sent in groups, so that a file of the change log is opened once for all mirrors of a group.
+A mirror that fails is reported and does not affect the others. Up to 24 mirrors and 100,000 rows
 run in the driver. A mirror with far more rows than all others runs last, so that the others are
 committed before it.
 
-A worker that dies over one mirror, for example out of memory, fails the whole Spark job. Then
-the groups run one by one, and each mirror of a failed group runs alone.
+A worker that dies while it merges one mirror, for example out of memory, fails the whole Spark job.
+Then the groups run one by one, and each mirror of a failed group runs alone.
 
 A base can continue in batches after those of the merge. A change newer than the base may land
-before the base's row. If that change is partial, it would take old values from the mirror. So
-the base rows of such keys are read ahead. Their own merge later finds nothing to do for them.
+before the base's row. If that change is partial, it would take old values from the mirror. So the
+base rows of such keys are read ahead. Their own merge later finds nothing to do for them.
 
 The rows of a mirror do not say through which batch it is applied. Only the transaction number in
-the commit does. The commit of an image has no account: the next merge takes the same changes
-and accounts for all of them.
+the commit does. The commit of an image has no account: the next merge takes the same changes and
+accounts for all of them.
 
 A merge also finds changes that are late for an image: they are below its cut, and landed after it
 was proven. A repair or a replay read them before the cut and sent them after it, or a source sent
@@ -77,7 +77,7 @@ class RemainingSnapshot:
     batches: WantedBatches
 
     def with_rows(self, rows: pa.Table) -> pa.Table:
-        """Add to *rows* the base's rows of those keys that came without some values.
+        """Add to *rows* the base's rows of keys whose rows are partial.
 
         Raises:
             HeldError: ``file_damaged``.
@@ -95,7 +95,7 @@ class RemainingSnapshot:
 def remaining_batches(
     table: Table, checkpoint: Checkpoint, merge: WantedBatches, until: int
 ) -> WantedBatches | None:
-    """Return the batches after *merge*, up to *until*, in which its bases continue."""
+    """Return the batches after *merge*, up to *until*, in which the table's bases continue."""
     end = min(_base_end(table, checkpoint, merge), until)
     return WantedBatches(merge.until, end) if end > merge.until else None
 
@@ -113,7 +113,7 @@ def _keys(rows: pa.Table) -> Sequence[str]:
 
 
 def _base_end(table: Table, checkpoint: Checkpoint, merge: WantedBatches) -> int:
-    """The last batch of the bases that begin in *merge*; a new mirror has no earlier rows."""
+    """The last batch of the bases that begin in *merge*; for a new mirror, of all bases."""
     begun = [
         shard
         for shard in table.shards
@@ -124,7 +124,7 @@ def _base_end(table: Table, checkpoint: Checkpoint, merge: WantedBatches) -> int
 
 S = TypeVar("S", bound=MirrorSnapshot)
 DELETE_COLUMNS = ("key", "source", "shard", "order", "origin")
-TOGETHER = 1_000_000  # rows of the change log that are held at once for several mirrors
+TOGETHER = 1_000_000  # rows of the change log that are held in memory at once
 log = structlog.get_logger(__name__)
 
 
@@ -154,13 +154,14 @@ class LandedDeletes:
 
 @dataclass(frozen=True, slots=True)
 class MergeJob(Generic[S]):
-    """One merge: its ``task`` without changes, and what a worker reads them by.
+    """One merge: its ``task`` without changes, and what a worker needs to read them.
 
     ``moves`` bring rows of other shards. ``history`` are all files of the change log, without the
     batches up to ``dropped``. ``rest`` finds rows of a base in later batches.
+
     ``image`` is the image that the merge makes: it takes only changes below the cut, and the next
-    merge takes all of the batches. A change may be late for one of the ``images`` made before;
-    late changes are counted by the column ``day`` in time ``zone``.
+    merge takes all of the batches. A change may be late for one of the ``images`` made before; late
+    changes are counted by the column ``day`` in time ``zone``.
     """
 
     task: MergeTask[S]
@@ -190,7 +191,7 @@ class MergeJob(Generic[S]):
 class JobGroup:
     """Jobs that run one after the other, and the ``files`` of the change log that they read.
 
-    ``merge`` runs each.
+    ``merge`` runs each job.
     """
 
     changes: str
@@ -201,7 +202,7 @@ class JobGroup:
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """The outcome of one job; ``topics``: those that its changes arrived in.
+    """The outcome of one job; ``topics`` are those of its changes.
 
     ``late``: cut -> the changes that are late for its image.
     """
@@ -212,7 +213,7 @@ class MergeOutcome:
 
 
 def run_group(group: JobGroup) -> dict[str, MergeOutcome]:
-    """Run each job and return its outcome by table. A failed job is a refusal, not an exception."""
+    """Run each job and return its outcome by table; a failed job yields a `MergeFailure`."""
     store = open_store(group.changes)
     try:
         portions = tuple(_portions(group, store))
@@ -260,7 +261,7 @@ def _run_alone(job: MergeJob[S], group: JobGroup, store: Store) -> MergeOutcome:
 
 
 def _columns(jobs: Sequence[MergeJob[Any]]) -> tuple[str, ...]:
-    """Add the transaction if it may contain a marker."""
+    """The columns to read; the transaction only if it may contain a marker."""
     marked = any(one.archive is not None and one.archive.markers for one in jobs)
     return (*APPLIED_COLUMNS, "tx") if marked else APPLIED_COLUMNS
 
@@ -286,13 +287,16 @@ def _done(
         return MergeOutcome(_with_minutes(result, read, len(own)), topics, late)
     except SluiceError as error:
         return MergeOutcome(MergeFailure.of(error), topics)
-    except Exception as error:  # the boundary of one mirror's merge: it blocks no other
+    except Exception as error:  # the boundary of one mirror's merge: it does not block the others
         log.exception("turn_broken", table=job.name)
         return MergeOutcome(MergeFailure.unforeseen(error), topics)
 
 
 def _with_minutes(result: MergeResult[S], read: pa.Table, merged: int) -> MergeResult[S]:
-    """Count what was *read* of the batches; rows from elsewhere are among the *merged* ones."""
+    """Add counts by minute: of the rows *read*, and of all changes if none came from elsewhere.
+
+    *merged* is the number of rows in the merge, including those from elsewhere.
+    """
     counts = bounded(next(iter(count_minutes(read).values()), {}))
     explained = result.account.explained if merged == len(read) else None
     account = replace(result.account, minutes=counts, explained=bounded(explained))
@@ -301,7 +305,7 @@ def _with_minutes(result: MergeResult[S], read: pa.Table, merged: int) -> MergeR
 
 def _late(job: MergeJob[S], changes: str, rows: pa.Table) -> dict[datetime, LateChanges]:
     def landed(some: pa.Table) -> pa.Table:
-        """One file after the other: a table may have been changed often."""
+        """Read one file after the other, because a table may have many changes."""
         found = [
             scan_files(
                 open_store(changes),
@@ -326,9 +330,9 @@ def split_group(group: JobGroup, count: int) -> tuple[JobGroup, ...]:
     return tuple(replace(group, jobs=tuple(part)) for part in parts)
 
 
-HERE = 100_000  # rows that are read in this process; more are worth a Spark job
+HERE = 100_000  # rows to read in the driver; more are worth a Spark job
 HERE_MIRRORS = 24
-FAR_MORE = 4  # times as many rows as the next one has
+FAR_MORE = 4  # times as many rows as the next mirror has
 GROUPS = 8  # for each worker, so that one large mirror does not leave the others idle
 
 Outcomes = Mapping[str, MergeOutcome]
@@ -337,7 +341,10 @@ Run = Callable[[Sequence[JobGroup]], Sequence[Outcomes]]
 
 @dataclass(eq=False)
 class ParallelMerges:
-    """``spread`` runs groups side by side; ``_fatal`` are mirrors that ended a worker last time."""
+    """Runs groups of merges in parallel with ``spread``.
+
+    ``_fatal`` are mirrors whose last merge ended a worker; they run alone.
+    """
 
     spread: Run
     workers: int
@@ -347,7 +354,7 @@ class ParallelMerges:
         """Return the outcomes by table; *rows* counts the rows of the files.
 
         Raises:
-            UnreachableError: not one of them could be run.
+            UnreachableError: no group could be run.
         """
         if not group.jobs:
             return {}
@@ -363,12 +370,12 @@ class ParallelMerges:
         return found
 
     def run_stepwise(self, group: JobGroup, rows: TableRows) -> Iterator[Outcomes]:
-        """Yield the outcomes in steps: the mirror with most changes comes last.
+        """Yield the outcomes in steps: the mirror with by far the most changes comes last.
 
         The caller commits each step before the next, so no mirror waits for the largest.
 
         Raises:
-            UnreachableError: not one of all could be run.
+            UnreachableError: no group could be run.
         """
         large = _largest(group, rows)
         others = tuple(job for job in group.jobs if job is not large)
@@ -378,7 +385,7 @@ class ParallelMerges:
         try:
             small = self(replace(group, jobs=others), rows)
         except UnreachableError:
-            yield self(group, rows)  # the large one shows whether it is for one of them
+            yield self(group, rows)  # if the large one runs, Spark works
             return
         yield small
         yield self._single(replace(group, jobs=(large,)))
@@ -399,12 +406,12 @@ class ParallelMerges:
             except UnreachableError:
                 failed.append(one)
         if not found:
-            raise error  # it is not for one of them
+            raise error  # no group ran, so the cause is not one mirror
         singles = [replace(one, jobs=(job,)) for one in failed for job in one.jobs]
         return [*found, *map(self._single, singles)]
 
     def _single(self, group: JobGroup) -> Outcomes:
-        """Run the merge of one mirror that may kill its worker."""
+        """Run one mirror alone; if its worker dies, the mirror fails and is remembered as fatal."""
         (job,) = group.jobs
         name = job.name
         try:
@@ -423,7 +430,7 @@ def _largest(group: JobGroup, rows: TableRows) -> MergeJob[Any] | None:
     try:
         counts = [_rows(rows, group, job) for job in group.jobs]
     except SluiceError:
-        return None  # the merge itself names the file
+        return None  # the merge itself reports the file
     most, next_ = sorted(counts, reverse=True)[:2]
     return group.jobs[counts.index(most)] if most > max(HERE, FAR_MORE * next_) else None
 
@@ -435,7 +442,7 @@ def _rows(rows: TableRows, group: JobGroup, job: MergeJob[Any]) -> int:
 def _are_few(group: JobGroup, rows: TableRows) -> bool:
     """Return whether there are so few rows that the driver is faster than a Spark job.
 
-    Files hold other tables' rows, too: where all would be many, their footers are asked.
+    Files also hold rows of other tables. If all rows together are many, the footers are read.
     """
     if sum(part.rows for part in group.files) <= HERE:
         return True
@@ -447,13 +454,13 @@ def _are_few(group: JobGroup, rows: TableRows) -> bool:
             if left < 0:
                 return False
     except SluiceError:
-        return False  # the merge itself names the file
+        return False  # the merge itself reports the file
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class MergeCommit:
-    """What is committed with the rows: the number of the applied batch, properties, and a note."""
+    """The commit's metadata: the number of the applied batch, properties, and a note."""
 
     application: str
     batch: int
@@ -479,7 +486,7 @@ def describe_commit(job: MergeJob[S], written: MergeResult[Any], stamp: CommitSt
 
 
 def _images(job: MergeJob[S], written: MergeResult[Any]) -> tuple[Image, ...]:
-    """The images to remember: the one that the merge makes, or those with late changes."""
+    """The images to store: with the one that the merge makes, else those with late changes."""
     if job.image is None:
         return job.images
     before, counts = job.task.snapshot.rows, written.counts
@@ -491,8 +498,8 @@ def _images(job: MergeJob[S], written: MergeResult[Any]) -> tuple[Image, ...]:
 def early_floors(job: MergeJob[S], written: MergeResult[Any]) -> Floors:
     """Return the floors that may be committed before the rows of the merge.
 
-    Nothing below a floor is ever inserted, so it is true even if the merge fails. The floor of a
-    table rename is left out: without the moved rows it would be believed forever.
+    Nothing below a floor is ever inserted, so it stays correct if the merge fails. The floor of a
+    table rename is left out: without the moved rows it would hide that they are missing.
     """
     came = {move.shard: move.order for move in job.moves}
     own = {shard: order for shard, order in written.floors.items() if came.get(shard) != order}
@@ -502,8 +509,8 @@ def early_floors(job: MergeJob[S], written: MergeResult[Any]) -> Floors:
 def describe_merge(job: MergeJob[S], written: MergeResult[Any]) -> Mapping[str, object]:
     """Return what the note of a merge contains, apart from the version that it follows.
 
-    The note of an image has no account: the next merge accounts for the same changes. The rows that
-    are written are in the note of the commit that writes them.
+    The note of an image has no account: the next merge accounts for the same changes. Counts of the
+    written rows are in the note of the commit that writes them.
     """
     rows = {} if written.written is None else {WRITTEN: written.written}
     if job.image is not None:
@@ -517,17 +524,17 @@ UNKNOWN_DAY = ""
 ACTING = (*ROW_OPS, Op.TRUNCATE, Op.SETTLE)
 SAME = ("source", "key", "op", "order")
 Landed = Callable[[pa.Table], pa.Table]
-"""Changes -> those of SAME and batch that landed of their keys; or more."""
+"""Changes -> at least the landed changes of their keys, with the columns SAME and batch."""
 
 
 def below_cut(changes: pa.Table, positions: Mapping[str, Order]) -> pa.Table:
-    """The *changes* whose order is below that of their source; those without an order are not."""
+    """The *changes* below the position of their source; those without an order are excluded."""
     orders, source = flat_column(changes["order"]).combine_chunks(), flat_column(changes["source"])
     parts = {part: pc.struct_field(orders, part) for part in ORDER_PARTS}
     kept = pa.array([False] * len(changes), pa.bool_())
     for name, position in positions.items():
         under = pa.array([False] * len(changes), pa.bool_())
-        for part in reversed(parts):  # the last counts least
+        for part in reversed(parts):  # least significant first
             bound = getattr(position, part)
             same = pc.and_(pc.equal(parts[part], bound), under)
             under = pc.fill_null(pc.or_(pc.less(parts[part], bound), same), fill_value=False)
@@ -538,7 +545,7 @@ def below_cut(changes: pa.Table, positions: Mapping[str, Order]) -> pa.Table:
 def find_late_changes(
     images: Sequence[Image], changes: pa.Table, landed: Landed, day: Column | None, zone: str
 ) -> dict[datetime, LateChanges]:
-    """Cut -> what of *changes* is late for its image; *landed* is asked only if some may be.
+    """Cut -> those of *changes* that are late for its image; calls *landed* only if some may be.
 
     They are counted by the days of the column *day*, if there is one.
     """
@@ -560,14 +567,14 @@ def find_late_changes(
 def add_late_changes(
     images: Iterable[Image], late: Mapping[datetime, LateChanges]
 ) -> Iterator[Image]:
-    """The *images*, each with what is late for it."""
+    """The *images*, each with its late changes added."""
     for one in images:
         more = (late[one.cut],) if one.cut in late else ()
         yield replace(one, late=(*one.late, *more))
 
 
 def _first_sent(late: pa.Table, landed: pa.Table, batch: int) -> pa.Table:
-    """Those of *late* that are no repetition of one in a batch up to *batch*."""
+    """Those of *late* that do not repeat a change in a batch up to *batch*."""
     before = landed.filter(pc.less_equal(landed["batch"], batch))
     known = set(_identify_rows(before))
     return late.filter(pa.array([one not in known for one in _identify_rows(late)], pa.bool_()))

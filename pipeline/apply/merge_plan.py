@@ -4,12 +4,12 @@ The columns of a mirror follow its source before its rows do. One merge takes at
 rows, older batches first; the merge of an image takes everything below its cut. Batches that a
 person waived get a merge of their own, except in an image.
 
-A table is held if its changes were lost before landing, are no longer kept, or are written by
-standards other than the present ones. Only a new base helps then.
+A table is held if its changes were lost before landing, are no longer kept, or were written by
+other standards than the current ones. Only a new base releases it.
 
 Rows of a renamed table move only when everything below the RENAME or DROP has landed. Only the
-collector's acknowledged position proves that. It usually takes seconds, and the table has no
-merge meanwhile. After 5 minutes the table is held as `unacknowledged`.
+collector's acknowledged position proves that. It usually takes seconds, and the table has no merge
+meanwhile. After 5 minutes the table is held as `unacknowledged`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -63,7 +63,7 @@ NO_CHANGES = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_
 
 @dataclass(eq=False)
 class RenameBarrier:
-    """Holds a merge until everything below its table renames has landed; a restart waits again."""
+    """Delays a merge until all below its table's renames has landed; a restart waits again."""
 
     _since: dict[str, datetime] = field(default_factory=dict)
 
@@ -73,7 +73,7 @@ class RenameBarrier:
         """Return whether everything below *moves* has landed.
 
         Raises:
-            HeldError: ``unacknowledged``, the table has waited for too long.
+            HeldError: ``unacknowledged``; the table has waited for too long.
         """
         late = [move for move in moves if not checkpoint.passed(move.shard.source, move.order)]
         if not late:
@@ -98,9 +98,9 @@ def require_no_gap(
 ) -> None:
     """Refuse a table with an open gap in its own shards, or in those that its rows come from.
 
-    Quarantined changes of the shards that rows come from hold it, too; the gate reports the table's
-    own. What was lost of a dropped shard does not matter. *gaps*: ``source/shard`` -> ids of the
-    open gaps that concern it.
+    Quarantined changes of the shards that its rows come from hold it, too; the gate reports the
+    table's own. Gaps of a dropped shard do not matter. *gaps*: ``source/shard`` -> ids of its open
+    gaps.
 
     Raises:
         HeldError: ``gap``, ``quarantine``.
@@ -162,7 +162,7 @@ def require_archived_rows(table: Table, kept: int, waived: Collection[str]) -> N
     """Refuse to rebuild the mirror of a table that had *kept* archived rows.
 
     Raises:
-        HeldError: ``archived_rows``; somebody has to say that they may go, or has put them back.
+        HeldError: ``archived_rows``; a person must waive their loss, or restore the mirror.
     """
     name = f"archived_rows:{table.name}:{kept}"
     if name not in waived:
@@ -172,14 +172,15 @@ def require_archived_rows(table: Table, kept: int, waived: Collection[str]) -> N
         raise HeldError("archived_rows", f"{detail}; {advice}", name)
 
 
-MOST_ROWS = 2_000_000  # of one mirror in one merge; older batches first when more is waiting
+MOST_ROWS = 2_000_000  # of one mirror in one merge; older batches first if there are more
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFiles:
-    """Files of the change log that a pass reads, those that may hold deletes of any batch, and all.
+    """The files that a merge run reads; found once for all its mirrors.
 
-    Found once: as many mirrors as there are would each go through all files.
+    ``files`` are the pending ones, ``deletes`` may hold deletes of any batch. ``every`` are all
+    files if images are published, else none.
     """
 
     files: tuple[Part, ...]
@@ -192,7 +193,7 @@ class PendingFiles:
         return [one for one in self.files if wanted.meets(one)]
 
     def most(self, job: MergeJob[Any], room: int) -> int:
-        """Rows that *job* may read; not counted where all that are pending are within *room*."""
+        """An upper bound of the rows that *job* reads; 0 if all pending rows are within *room*."""
         if sum(part.rows for part in self.files) <= room:
             return 0
         return sum(self.rows.of(part, job.name) for part in self.of(job.wanted))
@@ -200,7 +201,7 @@ class PendingFiles:
 
 @dataclass(eq=False)
 class MergePlanner:
-    """Plans the merges of a run. The columns of a mirror follow its source before its rows do."""
+    """Plans the merges of a run; the columns of a mirror follow its source before its rows do."""
 
     settings: PipelineSettings
     changes: ChangeLog
@@ -234,11 +235,11 @@ class MergePlanner:
     ) -> MergeJob[Any] | None:
         """Plan a merge of *table*; None while it waits for changes that have not landed.
 
-        The merge of an *image* reads all its batches; first check it with :meth:`at_once`.
+        The merge of an *image* reads all its batches; first check it with :meth:`fits_one_merge`.
 
         Raises:
             HeldError: the table must be held; see its reason.
-            LostRaceError: another commit to its mirror came between.
+            LostRaceError: another writer has committed to its mirror.
         """
         checkpoint, name = landed.checkpoint, table.name
         moves = self._moves(table, landed, stamp.at)
@@ -269,7 +270,7 @@ class MergePlanner:
         return self._imaged(self._with_rest(job, landed), image)
 
     def _with_rest(self, job: MergeJob[Any], landed: LandedState) -> MergeJob[Any]:
-        """Return *job* with the rest of a base whose later batches the merge does not contain."""
+        """Return *job* with the rest of a base that continues in batches after the merge's."""
         until = _waiting(job.name, job.wanted.after, landed).until
         batches = remaining_batches(job.task.table, landed.checkpoint, job.wanted, until)
         if batches is None:
@@ -289,7 +290,7 @@ class MergePlanner:
             require_archived_rows(table, kept, waived)
 
     def archive_of(self, table: str) -> ArchiveRules | None:
-        """Return the archive rules of *table*; empty ones if only kept rows are left of them."""
+        """Return the archive rules of *table*; empty ones if it only has rows archived earlier."""
         found = rules_of(table, self.settings.archive, self.archived.windows)
         return ArchiveRules() if found is None and self.archived.kept.get(table) else found
 
@@ -301,7 +302,7 @@ class MergePlanner:
     def count_rewritten(self, table: Table, landed: LandedState) -> int:
         """Count the rows that a merge of *table* may rewrite first, to follow its schema.
 
-        0 where it rewrites none, and where its plan is refused anyway: the plan says why.
+        0 if it rewrites none, and if its plan is refused anyway: the plan reports why.
         """
         seen, newest = self.mirrors.seen(table.name), landed.catalog.newest_of(table)
         known = {} if seen is None else schemas_of(seen)
@@ -316,9 +317,9 @@ class MergePlanner:
     def add_invariants(
         self, job: MergeJob[Any], landed: LandedState, waived: frozenset[str]
     ) -> MergeJob[Any]:
-        """Return *job* with the invariants of its rows, and the evidence that rows were archived.
+        """Return *job* with its table's invariants, and the evidence that rows were archived.
 
-        Waived batches have a merge of their own. An image's merge is an exception: it takes all
+        Waived batches get a merge of their own. An image's merge is an exception: it takes all
         below its cut.
 
         Raises:
@@ -358,7 +359,7 @@ class MergePlanner:
         )
 
     def _referred(self, name: str, landed: LandedState) -> ReferredTable[Any]:
-        """Describe a table that another refers to, as of its last merge."""
+        """Describe a table that an invariant refers to, as of its last merge."""
         checkpoint, seen = landed.checkpoint, self.mirrors.seen(name)
         table = landed.catalog.table(name, checkpoint.shards)
         reached = {one.source: checkpoint.reached(one.source) for one in table.shards}
@@ -380,7 +381,7 @@ class MergePlanner:
     def _history(
         self, moves: tuple[TableRename, ...], pending: PendingFiles, checkpoint: Checkpoint
     ) -> tuple[Part, ...]:
-        """Return all files if rows of other shards arrive, or a change may be late."""
+        """Return all files if rows of other shards are moved in, or a change may be late."""
         if pending.every or not moves:
             return pending.every
         return find_parts(self.changes.snapshot, -1, checkpoint.batch)
@@ -399,7 +400,7 @@ class MergePlanner:
     def _moves(
         self, table: Table, landed: LandedState, now: datetime
     ) -> tuple[TableRename, ...] | None:
-        """Rows that come from other names or go; None if changes of these may be on their way."""
+        """The table's renames and drops to apply; None while changes below them may still land."""
         checkpoint, seen = landed.checkpoint, self.mirrors.seen(table.name)
         floors = floors_of(seen) if seen is not None else {}
         landed.catalog.require_rows(table, checkpoint.bases, floors)
@@ -417,9 +418,9 @@ class MergePlanner:
         return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
 
     def _shaped(self, name: str, shape: TargetSchema, stamp: CommitStamp) -> MirrorSnapshot:
-        """The mirror with the columns of today, made if it was not there.
+        """The mirror with the current columns, created if it does not exist.
 
-        On the version that was looked at for others' commits, or not at all.
+        Commits on the version that was checked for foreign commits, or not at all.
         """
         known, uri = self.mirrors.seen(name), self.settings.mirror(name)
         made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, stamp)
@@ -479,6 +480,6 @@ def _wanted(
 def _known_before(
     name: str, after: int, highs: HighestOrders, checkpoint: Checkpoint
 ) -> AppliedBefore | None:
-    """How high the mirror has come by batch *after*; None if it holds nothing."""
+    """What the mirror has applied by batch *after*; None if nothing."""
     grown = bool(highs.topics(name) & set(checkpoint.grown))
     return None if after < 0 else AppliedBefore(highs.find_orders(name, after), grown)

@@ -1,24 +1,24 @@
 """Runs the due merges: selects mirrors, runs their merges, and makes one commit for each mirror.
 
-A merge runs in the driver or on Spark workers and leaves files. The driver commits one mirror
-after the other, each on the version that its merge was planned from. If another commit came
-between, the mirror is planned again in the next run. A run takes at most 1,000 mirrors of each
-tier, and about 10,000,000 rows for each worker. Tier 0 comes first, and in a tier the longest
-waiting table. A mirror whose rows are rewritten, for a new column with a default or a wider
-type, comes after all others are committed.
+A merge runs in the driver or on Spark workers and leaves files. The driver commits one mirror after
+the other, each on the version that its merge was planned from. If another writer has committed
+since, the mirror is planned again in the next run. A run takes at most 1,000 mirrors of each tier,
+and about 10,000,000 rows for each worker. Tier 0 comes first, and in a tier the longest waiting
+table. A mirror whose rows are rewritten, for a new column with a default or a wider type, comes
+after all others are committed.
 
-A tier with a merge interval waits for it. A table that a request needs, or that becomes an
-image, does not wait. After a restart all tables are due at once. A missing schema, an unknown
-field or an awaited row is reported as a hold only after 1 minute.
+A tier with a merge interval waits for it. A table that a request needs, or that becomes an image,
+does not wait. After a restart all tables are due at once. A missing schema, an unknown field or an
+awaited row is reported as a hold only after 1 minute.
 
 Each commit holds the account of its merge. So the next process can report a merge that was
-committed by a process that died. A run that finds unreported merges returns only those: they
-must be stored before the next merges, or a kill loses both accounts. A commit without an answer
-is looked up in the mirror.
+committed by a process that died. A run that finds unreported merges returns only those: they must
+be stored before the next merges, or a kill loses both accounts. A commit without an answer is
+looked up in the mirror.
 
-The mirrors of a merge queue, and the cache of their state, are used by one owner at a time: a
-merge run, or the maintenance of one mirror. No queue waits for another, so a long run in one
-delays no run in another.
+The mirrors of a merge queue, and the cache of their state, are used by one owner at a time: a merge
+run, or the maintenance of one mirror. No queue waits for another, so a long run in one delays no
+run in another.
 """
 
 import threading
@@ -61,7 +61,7 @@ from pipeline.settings import PipelineSettings
 
 @dataclass(eq=False)
 class MergeIntervals:
-    """Remembers when each table was merged last. After a restart all tables are due at once."""
+    """Remembers when each table was merged last; after a restart all tables are due at once."""
 
     settings: PipelineSettings
     clock: Callable[[], datetime]
@@ -72,7 +72,7 @@ class MergeIntervals:
         return [one for one in tables if one.name in wanted or self._due(one)]
 
     def note_merges(self, merges: Iterable[MergeReport], last: Mapping[str, int]) -> None:
-        """Remember the merges of *merges*; *last*: table -> the last batch with a change of it.
+        """Record the time of each of *merges*; *last*: table -> the last batch with a change of it.
 
         A table that is held, or has more rows than one merge may read, is due again at once.
         """
@@ -87,7 +87,7 @@ class MergeIntervals:
 
 @dataclass(eq=False)
 class UnreportedMerges:
-    """Remembers the mirrors whose newest merge is reported; none after a restart."""
+    """Finds mirrors whose newest merge is not reported yet; after a restart, all of them."""
 
     mirrors: Mirrors[Any]
     watch: ForeignWatch
@@ -96,19 +96,19 @@ class UnreportedMerges:
     _unanswered: dict[str, int] = field(default_factory=dict)
 
     def note_reported(self, table: str) -> None:
-        """Remember that the newest merge of *table* is reported by the run that made it."""
+        """Record that the newest merge of *table* is reported by the run that made it."""
         self._reported.add(table)
 
     def forget(self, tables: Iterable[str]) -> None:
-        """Report the newest merges of *tables* again: the report of their run did not arrive."""
+        """Report the newest merges of *tables* again; the report of their run did not arrive."""
         self._reported.difference_update(tables)
 
     def note_unanswered(self, table: str, batch: int) -> None:
-        """Remember that the commit of *table* through *batch* got no answer."""
+        """Record that the commit of *table* through *batch* got no answer."""
         self._unanswered[table] = batch
 
     def settle(self) -> None:
-        """Look up the commits that got no answer; an unreachable mirror is asked again later."""
+        """Look up the commits that got no answer; retry an unreachable mirror in the next run."""
         for table, batch in tuple(self._unanswered.items()):
             try:
                 self.mirrors.look(table)
@@ -120,9 +120,9 @@ class UnreportedMerges:
             del self._unanswered[table]
 
     def reports(self, tables: Iterable[str]) -> Iterator[MergeReport]:
-        """Yield the newest unreported merge of each of *tables*, and count it as reported.
+        """Yield the newest unreported merge of each of *tables*, and mark it as reported.
 
-        A mirror that does not answer is asked again in the next run, and delays no other.
+        A mirror that does not answer is tried again in the next run, and delays no other.
         """
         for table in tables:
             if table in self._reported:
@@ -139,8 +139,8 @@ class UnreportedMerges:
                 yield MergeReport(table, batch, version, account, now, now - now, since=since)
 
 
-MOST_MIRRORS = 1_000  # of a tier in one run, so that the first of them are not committed late
-PASS_ROWS = 10_000_000  # for each worker: a run that takes too long is killed, and nothing is kept
+MOST_MIRRORS = 1_000  # of a tier in one run, so that the first are not committed late
+PASS_ROWS = 10_000_000  # for each worker: a run that takes too long is killed, and its work is lost
 ON_ITS_WAY = ("no_schema", "unknown_field", "awaited")  # a row may land before what it needs
 PATIENCE = timedelta(minutes=1)  # before such a failure is reported
 log = structlog.get_logger(__name__)
@@ -148,7 +148,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """What people and the service say of one merge run.
+    """What operators and the service request of one merge run.
 
     Images of ``cuts`` come first. Tables that are ``paused`` are not merged. A ``wanted`` table
     does not wait for its interval. ``archived``: registered archive windows, and rows kept by them.
@@ -163,16 +163,16 @@ class MergeRequest:
 
 @dataclass(eq=False)
 class HeldMirrors:
-    """Remembers which mirrors are held, and looks at each less and less often.
+    """Remembers which mirrors are held, and checks each at growing intervals.
 
-    A hold is looked at again at once when a waiver changes.
+    A changed waiver makes the next check of a hold due at once.
     """
 
     mirrors: Mirrors[Any]
     watch: ForeignWatch
     clock: Callable[[], datetime]
     _retries: Retries = field(default_factory=Retries)
-    _holds: dict[str, Hold] = field(default_factory=dict)  # what the last look at each found
+    _holds: dict[str, Hold] = field(default_factory=dict)  # result of the last check of each
     _held: set[str] = field(default_factory=set)
 
     def is_held(self, table: str) -> bool:
@@ -180,13 +180,13 @@ class HeldMirrors:
         return table in self._held or self.watch.find_hold(table, frozenset()) is not None
 
     def released(self, others: Collection[str]) -> list[str]:
-        """Tables that were held in the run before, but *others*."""
+        """Tables that were held in the run before, except *others*."""
         return sorted(self._held.difference(others))
 
     def unreadable(self, table: str, waived: frozenset[str]) -> Hold | None:
         """The hold of a mirror that could not be read, until it is due to be read again.
 
-        Without a known version it is read from its beginning, which is too much for each run.
+        Without a known version it is read from its beginning, which is too slow for each run.
         """
         unread = table in self._holds and self.mirrors.seen(table) is None
         return self._holds[table] if unread and self._is_resting(table, waived) else None
@@ -196,7 +196,7 @@ class HeldMirrors:
     ) -> dict[str, Hold]:
         """The holds of mirrors with foreign commits.
 
-        A held table is looked at when it is *due*, and otherwise less and less often.
+        A held table is checked when it is *due*, and otherwise at growing intervals.
         """
         held = {name for name in self._held if not self.mirrors.is_absent(name)}
         idle = (self._held | self._holds.keys()) - due
@@ -212,7 +212,7 @@ class HeldMirrors:
         return found
 
     def note_look(self, table: str, hold: Hold | None, waived: frozenset[str]) -> None:
-        """Remember what a look at a mirror has found; the next look is later."""
+        """Record the result of a check of a mirror; the interval to the next check grows."""
         self._retries.failed(table, waived, self.clock())
         if hold is None:
             self._holds.pop(table, None)
@@ -220,7 +220,7 @@ class HeldMirrors:
             self._holds[table] = hold
 
     def note_reports(self, reports: Collection[MergeReport]) -> None:
-        """Remember which tables are held after a run."""
+        """Record which tables are held after a run."""
         self._held |= {one.table for one in reports if one.hold is not None}
         for table in self._held & {one.table for one in reports if one.hold is None}:
             self._held.discard(table)
@@ -236,7 +236,7 @@ class MergeRunner:
     """Brings mirrors up to date, one run at a time.
 
     ``spread`` runs groups of merges in parallel. ``shared`` are mirrors that another runner also
-    uses, for other tables. State kept here is a cache of what the lake says.
+    uses, for other tables. State kept here is a cache of the lake's state.
     """
 
     settings: PipelineSettings
@@ -259,7 +259,7 @@ class MergeRunner:
     _number: int = 0
 
     def __post_init__(self, shared: Mirrors[Any] | None) -> None:
-        """Read nothing yet."""
+        """Create the parts of the runner; nothing is read yet."""
         self.mirrors = shared or Mirrors(self.settings, self.table_format)
         self.watch = ForeignWatch(self.mirrors)
         self.parallel = ParallelMerges(self.spread, self.settings.merge_workers)
@@ -287,7 +287,7 @@ class MergeRunner:
             while made := {merge.table for merge in again if merge.image is not None}:
                 again = self._run_merges([one for one in ready if one.name in made], landed, waived)
                 done += again
-        except Exception:  # what was committed before it is reported by the next run
+        except Exception:  # what was already committed is reported by the next run
             self._unreported.forget(table.name for table in ready)
             raise
         self._intervals.note_merges(done, landed.target_batches)
@@ -304,7 +304,7 @@ class MergeRunner:
         landed: LandedState,
         request: MergeRequest,
     ) -> tuple[list[Table], dict[str, Hold]]:
-        """The tables to merge in this run, and the holds of those that cannot be."""
+        """The tables to merge in this run, and the holds of those that cannot be merged."""
         checkpoint = landed.checkpoint
         going = [name for name in behind if name not in request.paused]
         wanted = {*request.wanted, *filter(self.images.has_due_cut, going)}
@@ -356,7 +356,7 @@ class MergeRunner:
                 if isinstance(error, HeldError):
                     self.held.note_look(name, broken[name], waived)
                 continue
-            except Exception as error:  # the boundary of one mirror: it stops no other
+            except Exception as error:  # the boundary of one mirror: it does not stop the others
                 log.exception("turn_broken", table=name)
                 broken[name] = MergeFailure.unforeseen(error).hold(name)
                 continue
@@ -403,7 +403,7 @@ class MergeRunner:
     def _count_rewritten(self, table: Table, landed: LandedState) -> int:
         try:
             return self.jobs.count_rewritten(table, landed)
-        except Exception:  # the boundary of one mirror: it stops no other
+        except Exception:  # the boundary of one mirror: it does not stop the others
             log.exception("turn_broken", table=table.name)
             return 0
 
@@ -420,17 +420,17 @@ class MergeRunner:
         room, served = PASS_ROWS * self.settings.merge_workers, set[int]()
         for table in ready:
             if room <= 0 and table.tier in served:
-                continue  # it comes first of its tier in a later pass
+                continue  # it comes first in its tier in a later run
             served.add(table.tier)
             self._asked[table.name] = self._number
             try:
                 job = self._job(table, landed, pending, waived)
             except LostRaceError:
-                continue  # somebody came between: next time, from what is there then
+                continue  # another writer committed: planned again in the next run
             except (HeldError, UnreachableError) as error:
                 hold = MergeFailure.of(error).hold(table.name)
                 failed.append(self._failed(table, hold, landed, waived))
-            except Exception as error:  # the boundary of one mirror: it stops no other
+            except Exception as error:  # the boundary of one mirror: it does not stop the others
                 log.exception("turn_broken", table=table.name)
                 hold = MergeFailure.unforeseen(error).hold(table.name)
                 failed.append(self._failed(table, hold, landed, waived))
@@ -487,7 +487,7 @@ class MergeRunner:
         landed: LandedState,
         waived: frozenset[str],
     ) -> MergeReport | None:
-        """Commit one merge; None if it starts over after another commit, or if more has to land."""
+        """Commit one merge; None if it must be retried, or if rows that it needs may still land."""
         table, result = job.task.table, outcome.result
         if isinstance(result, MergeFailure):
             return self._failed(table, result.hold(table.name), landed, waived)
@@ -512,7 +512,7 @@ class MergeRunner:
     def _start_over(
         self, table: Table, landed: LandedState, waived: frozenset[str]
     ) -> MergeReport | None:
-        """Look at what another writer committed; None if the merge can be tried again on it."""
+        """Read what another writer committed; None if the merge can be tried again on it."""
         try:
             self.mirrors.look(table.name)
         except (HeldError, UnreachableError) as error:
@@ -520,7 +520,7 @@ class MergeRunner:
         return None
 
     def _with_late(self, job: MergeJob[Any], outcome: MergeOutcome) -> MergeJob[Any]:
-        """The job with those images only that a change is late for."""
+        """The job with only those images that have late changes."""
         at = self.clock()
         late = {cut: replace(one, at=at) for cut, one in outcome.late.items()}
         for cut, one in late.items():
@@ -531,7 +531,7 @@ class MergeRunner:
     def _succeeded(
         self, job: MergeJob[Any], outcome: MergeOutcome, account: Account, started: datetime
     ) -> MergeReport:
-        """The report of a merge. The next merge accounts for the changes in an image."""
+        """The report of a merge; the next merge accounts for the changes in an image."""
         name, reached, made = job.name, job.reached, self.mirrors.seen(job.name)
         self._unreported.note_reported(name)
         self._retries.succeeded(name)
@@ -579,26 +579,26 @@ TierFilter = Callable[[int], bool]
 
 
 def every_tier(_: int) -> bool:
-    """Every tier."""
+    """Accept every tier."""
     return True
 
 
 def is_tier0(tier: int) -> bool:
-    """Tier 0."""
+    """Whether it is tier 0."""
     return tier == 0
 
 
 def is_other_tier(tier: int) -> bool:
-    """Every tier but 0."""
+    """Whether it is a tier other than 0."""
     return not is_tier0(tier)
 
 
-LOCK_PATIENCE = timedelta(minutes=1)  # of a merge run with the maintenance of one mirror
+LOCK_PATIENCE = timedelta(minutes=1)  # how long a run waits for the maintenance of one mirror
 
 
 @dataclass(eq=False)
 class MergeQueue:
-    """The merge runs of ``runner`` for tables whose tier it has, in Spark's pool ``name``."""
+    """The merge runs of ``runner`` for tables of the accepted tiers, in Spark's pool ``name``."""
 
     name: str
     runner: MergeRunner
@@ -608,13 +608,13 @@ class MergeQueue:
     _own: tuple[LandedState, LandedState] | None = None
 
     def run(self, landed: LandedState, request: MergeRequest) -> tuple[MergeReport, ...]:
-        """Merge the mirrors of this queue; none if the maintenance of one takes too long."""
+        """Merge the mirrors of this queue; no reports if maintenance holds the lock too long."""
         with self.lock(LOCK_PATIENCE) as mine:
             return self.runner.run(self.own(landed), request) if mine else ()
 
     @contextmanager
     def lock(self, within: timedelta | None = None) -> Iterator[bool]:
-        """Lock the mirrors. The caller that waits longest gets them next.
+        """Lock the mirrors; the caller that has waited longest gets them next.
 
         Yields False if they were not free *within* that time.
         """

@@ -29,15 +29,15 @@ from pipeline.model import Order, Shard
 from pipeline.readings import LogKey
 from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, KeyValues, RangeDigest
 
-FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of texts
+FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of properties
 ARCHIVED = "sluice.archived"
 STANDARDS = "sluice.standards"
-WRITTEN = "written"  # in the note of a merge
-_images: dict[str, tuple[str, tuple[Image, ...]]] = {}  # by address; as many as there are mirrors
+WRITTEN = "written"  # a key in the note of a merge
+_images: dict[str, tuple[str, tuple[Image, ...]]] = {}  # by address; one for each mirror
 
 
 class MirrorSnapshot(Protocol):
-    """A mirror as of one version; it can be pickled, and is kept from look to look."""
+    """A mirror as of one version; it can be pickled, and is cached between looks."""
 
     @property
     def uri(self) -> str:
@@ -46,7 +46,7 @@ class MirrorSnapshot(Protocol):
 
     @property
     def version(self) -> int:
-        """From 0 on, without gaps."""
+        """The version's number; versions count from 0 without gaps."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class MirrorSnapshot(Protocol):
 
     @property
     def shape(self) -> str:
-        """Another one where other columns, or other remembered texts, go with the same rows."""
+        """A digest of the columns and properties, which change independently of the rows."""
         ...
 
     @property
@@ -71,18 +71,18 @@ class MirrorSnapshot(Protocol):
 
     @property
     def transactions(self) -> Mapping[str, int]:
-        """Numbers of applied batches, by their applications."""
+        """Numbers of applied batches, by the names of their applications."""
         ...
 
     @property
     def remembered(self) -> Mapping[str, str]:
-        """The properties that Sluice has set; there may be others."""
+        """The properties that Sluice has set, and perhaps others."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CommitStamp:
-    """Who commits, and when; ``life`` is the landing incarnation of the applied batch."""
+    """The lane that commits, and when; ``life`` is the landing incarnation of the applied batch."""
 
     lane: str
     at: datetime
@@ -95,7 +95,7 @@ def batch_of(snapshot: MirrorSnapshot, lane: str) -> int:
 
 
 def floors_of(snapshot: MirrorSnapshot) -> dict[Shard, Order]:
-    """The highest truncate or settle of each shard that the mirror remembers."""
+    """The floors that the mirror stores: the highest truncate or settle of each shard."""
     text = snapshot.remembered.get(FLOORS, "{}")
     return {Shard.parse(name): Order(*parts) for name, parts in json.loads(text).items()}
 
@@ -107,14 +107,14 @@ def schemas_of(snapshot: MirrorSnapshot) -> dict[str, Order]:
 
 
 def floors_property(floors: Floors) -> dict[str, str]:
-    """The text that remembers *floors*."""
+    """The property that stores *floors*."""
     return {FLOORS: _encode_orders({str(s): order for s, order in floors.items()})}
 
 
 def images_of(snapshot: MirrorSnapshot) -> tuple[Image, ...]:
     """The versions of the mirror that are images of cuts, oldest cut first.
 
-    Asked for in every pass and every look: the newest text of each mirror is kept as it was read.
+    Called in every merge run and every look, so the parsed text of each mirror is cached.
     """
     text = snapshot.remembered.get(IMAGES)
     if text is None:
@@ -127,21 +127,22 @@ def images_of(snapshot: MirrorSnapshot) -> tuple[Image, ...]:
 
 
 def standards_of(snapshot: MirrorSnapshot) -> str:
-    """The digest of the standards by which its rows are written; empty if by none."""
+    """The digest of the standards by which its rows are written; empty without standards."""
     return snapshot.remembered.get(STANDARDS, "")
 
 
 def standards_property(snapshot: MirrorSnapshot | None, digest: str) -> dict[str, str]:
-    """The text that remembers *digest*, where there is or was one."""
+    """The property that stores *digest*, if there is or was one."""
     known = snapshot is not None and STANDARDS in snapshot.remembered
     return {STANDARDS: digest} if digest or known else {}
 
 
 def digest_rewrites(mirror: str, remembered: Mapping[str, str]) -> str:
-    """Return another text where rows may have changed without a later batch.
+    """Return a digest that changes if rows may have changed without a later batch.
 
-    That is so for another *mirror* (its id), after a truncate, a settle or a rename, after a
-    schema change that fills a column, and with other standards. *remembered* are its properties.
+    That is the case for another *mirror* (its id), and with other standards. It is also the case
+    after a truncate, a settle or a rename, and after a schema change that fills a column.
+    *remembered* are its properties.
     """
     known = (remembered.get(name, "") for name in (FLOORS, SCHEMAS, STANDARDS))
     return hashlib.sha256("\n".join([mirror, *known]).encode()).hexdigest()[:16]
@@ -154,31 +155,31 @@ def incarnation_of(snapshot: MirrorSnapshot) -> int | None:
 
 
 def keeps_archived(snapshot: MirrorSnapshot) -> bool:
-    """Whether it may hold rows that went to an archive; once it may, it says so for good."""
+    """Whether it may hold archived rows; once set, this is never reset."""
     return ARCHIVED in snapshot.remembered
 
 
 def archived_property() -> dict[str, str]:
-    """The text that remembers it."""
+    """The property that records that the mirror may hold archived rows."""
     return {ARCHIVED: "kept"}
 
 
 def incarnation_property(life: int | None) -> dict[str, str]:
-    """The text that remembers it."""
+    """The property that stores a landing incarnation; empty without one."""
     return {} if life is None else {LIFE: str(life)}
 
 
 def schemas_property(orders: Mapping[str, Order]) -> dict[str, str]:
-    """The text that remembers which schema changes are followed."""
+    """The property that stores which schema changes the mirror follows."""
     return {SCHEMAS: _encode_orders(orders)}
 
 
 def following_note(
     snapshot: MirrorSnapshot, batch: int, lane: str, **more: object
 ) -> dict[str, object]:
-    """As ``note``, of a commit that follows *snapshot*; with its shape and how many rows it has.
+    """Like ``commit_note``, for a commit that follows *snapshot*; with its shape and row count.
 
-    Others' commits are held against these.
+    Foreign commits are found by comparison with these.
     """
     return commit_note(
         snapshot.version, batch, lane, shape=snapshot.shape, rows=snapshot.rows, **more
@@ -194,19 +195,19 @@ def _encode_orders(orders: Mapping[str, Order]) -> str:
     return json.dumps({name: order.parts for name, order in orders.items()}, sort_keys=True)
 
 
-FileState = tuple[str, str | None]  # a file's path, and what hides rows of it
+FileState = tuple[str, str | None]  # a file's path, and the id of what hides rows in it
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One version of a mirror, read from its log.
 
-    ``data_changing`` is false for compaction, and for a new schema or new properties.  ``note`` is
-    the writer's own, parsed if it is JSON; ``txns`` are numbers of applied batches by their
-    applications; ``parameters`` and ``metrics`` those of the operation, as its writer stored
-    them.  ``shape`` is the mirror's, where the commit changes it; ``came`` and ``went`` are files
-    as they stand after it and stood before it; ``gained`` is the number of rows that it adds by its
-    own statistics; ``entry`` is the digest of the commit's text, if known.
+    ``data_changing`` is false for compaction, and for a new schema or new properties. ``note`` is
+    the writer's own, parsed if it is JSON. ``txns`` are numbers of applied batches by their
+    applications. ``parameters`` and ``metrics`` are those of the operation, as its writer stored
+    them. ``shape`` is the mirror's, if the commit changes it. ``came`` are files as they are after
+    it, ``went`` files as they were before it. ``gained`` is the number of rows that it adds by its
+    own statistics. ``entry`` is the digest of the commit's text, if known.
     """
 
     version: int
@@ -237,16 +238,19 @@ class Commit:
 
     @property
     def written(self) -> MinuteCounts | None:
-        """The rows that it changes, as its merge counted them; None if they were not counted."""
+        """Counts of the rows that it changes, from its merge; None if they were not counted."""
         return parse_counts(self.own.get(WRITTEN)) if self.data_changing else {}
 
 
 Range = tuple[int, int]
-"""Ids, half open: ``(low, high)`` holds ``low`` and not ``high``."""
+"""Ids, half open: ``(low, high)`` contains ``low`` but not ``high``."""
 
 
 class MirrorSide(Protocol):
-    """Every method may raise ``UnreachableError`` or ``ProofError``; both end as UNKNOWN."""
+    """Reads one version of a mirror for probes.
+
+    Every method may raise ``UnreachableError`` or ``ProofError``; both end as UNKNOWN.
+    """
 
     @property
     def version(self) -> int:
@@ -255,7 +259,7 @@ class MirrorSide(Protocol):
 
     @property
     def batch(self) -> int:
-        """Applied through this batch of its lane."""
+        """The batch of its lane through which it is applied."""
         ...
 
     @property
@@ -265,23 +269,24 @@ class MirrorSide(Protocol):
 
     @property
     def rewritten(self) -> str:
-        """Another text where no batch shows which rows changed, see :func:`digest_rewrites`."""
+        """A digest that changes if rows change without a batch, see :func:`digest_rewrites`."""
         ...
 
     def rows(self) -> int:
-        """Rows, from the table's own metadata where it is exact."""
+        """Row count, from the table's own metadata if that is exact."""
         ...
 
     def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
-        """Rows whose newest change is of a later batch, or all; no archived ones.
+        """Rows whose newest change is of a later batch, or all; archived ones are excluded.
 
-        They have ``_sluice`` where the mirror has it. Without it, all rows are returned. They come
-        some thousands at a time; without any, one batch without rows has the columns.
+        They have ``_sluice`` if the mirror has it. Without it, all rows are returned. Each batch
+        has some thousands of rows. If there are no rows, one empty batch with the columns is
+        returned.
         """
         ...
 
     def max_id(self, shard: Shard, column: str) -> int | None:
-        """Highest id of the shard's rows; None when it has none."""
+        """Highest id of the shard's rows; None if it has no rows."""
         ...
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
@@ -295,7 +300,7 @@ class MirrorSide(Protocol):
         spans: Sequence[TimeSpan],
         fields: Sequence[AggregatedColumn],
     ) -> dict[Shard, tuple[RangeAggregate, ...]]:
-        """Rows and sums of *fields* by shard in each range of *column*; no archived rows."""
+        """Rows and sums of *fields* by shard in each range of *column*; without archived rows."""
         ...
 
     def digests(
@@ -320,21 +325,22 @@ class MirrorSide(Protocol):
     ) -> tuple[RangeDigest, ...]:
         """Rows and digest of each of the shard's *ids*, in their order.
 
-        With *since*, an id with a row that a later batch has written may be answered by that row
-        alone: a second row of it that is older is not looked for.
+        With *since*, an id with a row of a later batch may be answered from that row alone; an
+        older duplicate of the row is then not found.
         """
         ...
 
     def column_digests(
         self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
     ) -> tuple[tuple[RangeDigest, ...], ...]:
-        """Rows and digest of each of *columns* alone, in their order, of each of *ids*."""
+        """Rows and digest of each of *columns* separately, in their order, for each of *ids*."""
         ...
 
     def row_orders(self, shard: Shard, column: str, ids: Sequence[int]) -> Mapping[int, Order]:
         """Order of the change that wrote the row of each id; an id without a row is absent.
 
-        A row of an adopted mirror has no order.  Of several rows of one id it is the highest.
+        A row of an adopted mirror has no order. If one id has several rows, it is the highest
+        order.
         """
         ...
 
@@ -365,7 +371,7 @@ class MirrorSide(Protocol):
     ) -> tuple[KeyedRow, ...]:
         """Rows whose key has one of the digests *keys*, with the digest of each of *columns* alone.
 
-        At most *limit* rows.
+        Returns at most *limit* rows.
         """
         ...
 
@@ -376,14 +382,14 @@ class MirrorSide(Protocol):
         columns: Sequence[DigestColumn],
         keys: Mapping[int, KeyValues],
     ) -> tuple[KeyedRow, ...]:
-        """Rows with one of *keys*, which are the values of keys by their digests; in any order."""
+        """Rows with one of *keys* (digest -> values of the key), in any order."""
         ...
 
     def as_of(self, version: int) -> "MirrorSide":
         """The same mirror at an earlier version.
 
         Raises:
-            UnreachableError: that version cannot be read any more.
+            UnreachableError: that version can no longer be read.
         """
         ...
 
@@ -396,11 +402,11 @@ class MirrorSide(Protocol):
         ...
 
     def rows_with_key(self, key: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        """Whole rows of any shard, archived ones too, whose columns have these typed values."""
+        """Whole rows of any shard, also archived ones, whose columns have these typed values."""
         ...
 
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
-        """Whether each key's row is there, in the order asked."""
+        """Whether each key has a row, in the order of *keys*."""
         ...
 
     def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
@@ -409,12 +415,12 @@ class MirrorSide(Protocol):
 
 
 RowPart = Callable[[], Iterator[pa.Table]]
-"""Rows of one file, some thousands at a time, with ``_sluice`` where the mirror has it."""
+"""Reads the rows of one file, some thousands at a time, with ``_sluice`` if the mirror has it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowChanges:
-    """Rows that ``came`` with a commit, and those that ``went``: of these the key's columns only.
+    """Rows that ``came`` with a commit, and those that ``went``, with only the key columns.
 
     A rewritten row is in both; a row that only moved to another file is in neither.
     """

@@ -40,7 +40,7 @@ from pipeline.model import COLUMN_VERSIONS, Op
 ReadValues = Callable[[Found, Sequence[str]], pa.Table]
 """Positions of existing rows in the mirror -> these columns of them, in that order."""
 
-PLACE = 3  # parts of a rank that a delete and a create of one place share
+PLACE = 3  # parts of a rank that a delete and a create at one position share
 _NEEDED = ("key", "source", "shard", "op", "before", "after", "changed", "order", "origin")
 _ADVICE = "take a new base of it, or make its source send whole rows"
 Rank = tuple[int, ...]
@@ -49,11 +49,11 @@ Name = tuple[str, str, str]  # source, shard, key
 
 @dataclass(frozen=True, slots=True)
 class CompletedRow:
-    """What is known of a row from its slice; ``missing`` is to be taken from the mirror.
+    """A row with the values known from its slice; ``missing`` ones must come from the mirror.
 
-    There it is the row of the key in the delete ``old`` (a row of the changes), or without one the
-    row of its own key.  It stands at ``own`` and its values at ``places``; those that are ``open``
-    are the mirror's if it has them in a higher version.
+    The mirror's row is that of the key in the delete ``old`` (a row of the changes), else that of
+    its own key. ``own`` is the version of the row, ``places`` are those of its values. ``open``
+    values are replaced by the mirror's if the mirror has a higher version.
     """
 
     text: str
@@ -64,7 +64,7 @@ class CompletedRow:
     open: frozenset[str] = frozenset()
 
     def beside(self, there: ColumnPlaces | None) -> "CompletedRow":
-        """The row, with the positions of its columns, beside the row that is *there*, if any."""
+        """Combine the row with the column versions of the mirror's row *there*, if any."""
         if there is None:
             taken, places = self.missing, self.places
         else:
@@ -86,7 +86,7 @@ class _Change:
 
 
 def is_partial(rows: pa.Table) -> Mask:
-    """Which changes hold some of their columns only."""
+    """Which changes hold only some of their columns."""
     if "changed" not in rows.column_names:
         return np.zeros(len(rows), np.bool_)
     found: Mask = rows["changed"].is_valid().to_numpy()
@@ -94,7 +94,7 @@ def is_partial(rows: pa.Table) -> Mask:
 
 
 def find_moved_deletes(changes: pa.Table) -> pa.Table:
-    """Deletes of keys that rows may have left: at their very place one came that is not whole."""
+    """Deletes of keys that a row may have left: a partial row has the same position."""
     deletes = pc.equal(flat_column(changes["op"]), str(Op.DELETE))
     taken = changes.filter(pc.and_(pc.invert(deletes), changes["changed"].is_valid()))
     places = (pc.struct_field(one["order"], "pos").combine_chunks() for one in (taken, changes))
@@ -107,12 +107,12 @@ def complete_rows(
 ) -> tuple[CompletedRow, ...]:
     """Complete *rows*, which are partial and among *changes*, from older *changes*.
 
-    *names* are the table's columns.  *stands* are the mirror's rows of the same keys, where *there*
-    is one: what it has is newer than changes below it.
+    *names* are the table's columns. *stands* are the mirror's rows of the same keys, where *there*
+    is true. Their values are newer than the changes below them.
 
     Raises:
-        HeldError: ``partial_row``, a value is neither in the changes nor, for all that they tell,
-            in the mirror.
+        HeldError: ``partial_row``; the changes do not have a value and show that the mirror cannot
+            have it either.
     """
     histories, own = _RowHistories.of(changes, rows), _is_own(rows, stands) & there
     ranks = stands.rank.T.tolist()
@@ -123,7 +123,7 @@ def complete_rows(
 
 
 def _is_own(rows: pa.Table, stands: RowOrigins) -> Mask:
-    """Which rows of the mirror are of the very shard."""
+    """Which rows of the mirror are of the same shard."""
     ours = row_origins(rows)
     mine: Mask = is_same(ours.source, stands.source) & is_same(ours.shard, stands.shard)
     return stands.adopted | mine
@@ -131,14 +131,14 @@ def _is_own(rows: pa.Table, stands: RowOrigins) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class _RowHistories:
-    """The changes of some rows, newest first; and by place, which old key a new one had."""
+    """The changes of some rows, newest first, and the old key of each re-keyed row by position."""
 
     steps: Mapping[Name, Sequence[_Change]]
     old: Mapping[tuple[str, str, Rank], tuple[Name, _Change]]
 
     @classmethod
     def of(cls, changes: pa.Table, rows: pa.Table) -> "_RowHistories":
-        """The histories of those *rows*, and of all that took another key."""
+        """Collect the histories of those *rows*, and of all re-keyed rows."""
         at = np.flatnonzero(_find_concerned(changes, rows))
         some = changes.select(_NEEDED).take(pa.array(at))
         steps: dict[Name, list[_Change]] = {}
@@ -157,7 +157,7 @@ class _RowHistories:
     def completed(
         self, row: Mapping[str, Any], names: AbstractSet[str], known: Rank | None
     ) -> CompletedRow:
-        """Go back through what happened to one row, until each of its values is found."""
+        """Go back through the changes of one row until each of its values is found."""
         name = first = (row["source"], row["shard"], row["key"])
         now, old = self._step(row), None
         known_of = _Values.of(replace(now, after=row["after"], is_whole=False), names)
@@ -187,9 +187,9 @@ class _RowHistories:
 
 @dataclass(eq=False)
 class _Values:
-    """Known values of a row at ``own``, whose changes are read from the newest on.
+    """Known values of a row of version ``own``; its changes are read newest first.
 
-    A value is ``open`` as long as an older change may tell it in a higher version.
+    A value is ``open`` as long as an older change may have it in a higher version.
     """
 
     own: Place
@@ -200,7 +200,7 @@ class _Values:
 
     @classmethod
     def of(cls, newest: _Change, names: AbstractSet[str]) -> "_Values":
-        """As its *newest* change has it; *names* are the table's columns."""
+        """The values of the *newest* change; *names* are the table's columns."""
         epoch, _, version, *_ = newest.rank
         named = _fields(newest.after or "{}").keys() - {COLUMN_VERSIONS}
         made = cls((epoch, version), names | named)
@@ -208,7 +208,7 @@ class _Values:
         return made
 
     def take(self, step: _Change) -> None:
-        """Take values of an older change that are not known in a version as high."""
+        """Take the values of an older change that are unknown, or known in a lower version."""
         fields = _fields(step.after or "{}")
         stand = ColumnPlaces.of_row(step.rank, fields.pop(COLUMN_VERSIONS, None))
         given = dict.fromkeys(self.missing | self.open, NULL) | fields if step.is_whole else fields
@@ -245,7 +245,7 @@ class _Values:
 
 
 def _find_concerned(changes: pa.Table, rows: pa.Table) -> Mask:
-    """Select changes that may have a value: of the keys of *rows*, and of keys that others took."""
+    """Select changes that may have a value: of the keys of *rows*, and of re-keyed rows."""
     both = (rows, find_moved_deletes(changes))
     keys = pa.concat_arrays([flat_column(one["key"]).combine_chunks() for one in both])
     found: Mask = pc.is_in(flat_column(changes["key"]), value_set=pc.unique(keys)).to_numpy()
@@ -263,7 +263,7 @@ def _describe_missing(name: Name, missing: AbstractSet[str]) -> str:
 
 
 def missing_row_error(row: Mapping[str, Any], missing: AbstractSet[str]) -> HeldError:
-    """What holds a table in whose mirror a row is not, or cannot be looked at."""
+    """The hold of a table whose mirror does not have the row, or cannot be read."""
     return HeldError(
         "partial_row", _describe_missing((row["source"], row["shard"], row["key"]), missing)
     )
@@ -286,10 +286,10 @@ _ROW = msgspec.json.Decoder(dict[str, Raw])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueSources:
-    """Where values may be: the slice's *changes*, and the mirror, as one merge reads both.
+    """Sources of missing values: the slice's *changes*, and the mirror.
 
-    ``read`` types change-log rows, ``look`` finds keys (and whose they are, unless ``unique``);
-    ``peek`` is missing where the mirror's rows cannot be read.
+    ``read`` types change-log rows. ``look`` finds keys (and their owners, unless ``unique``).
+    ``peek`` is None if the mirror's rows cannot be read.
     """
 
     changes: pa.Table
@@ -304,12 +304,12 @@ class ValueSources:
 def fill_missing_values(
     folded: pa.Table, rows: pa.Table, found: Found, at: Integers, its: ValueSources
 ) -> pa.Table:
-    """The typed *rows* of *folded*, those *at* some places with what they had before.
+    """Return the typed *rows* of *folded*, with those at the indexes *at* completed.
 
-    *found* are the positions of the keys of all of them.
+    *found* are the positions of the keys of all rows.
 
     Raises:
-        HeldError: ``partial_row``, a value is nowhere.
+        HeldError: ``partial_row``; a value was not found.
     """
     some, here = folded.take(pa.array(at)), _take_found(found, at)
     names = frozenset(its.columns) - {COLUMN_VERSIONS}
@@ -327,7 +327,7 @@ def fill_missing_values(
 def _pair_with_mirror(
     completed: Sequence[CompletedRow], here: Found, peek: ReadValues | None
 ) -> Iterator[CompletedRow]:
-    """Yield the rows with the mirror's values, where those may be missing or older here."""
+    """Yield the rows combined with the mirror's column versions, if values are missing or open."""
     asked = np.array(
         [one.old is None and bool(one.missing or one.open) for one in completed], np.bool_
     )
@@ -357,7 +357,7 @@ def _fill_from_mirror(
     here: Found,
     its: ValueSources,
 ) -> pa.Table:
-    """Fill in values from the mirror."""
+    """Fill in missing values from the mirror."""
     short = np.array([number for number, one in enumerate(completed) if one.missing], np.int64)
     if not len(short):
         return whole
@@ -381,7 +381,7 @@ def _fill_from_mirror(
 
 
 def _standing(olds: Sequence[int | None], here: Found, its: ValueSources) -> Found:
-    """Where the mirror has the rows: those that took another key under their old one."""
+    """Positions of the rows in the mirror; a re-keyed row is looked up under its old key."""
     moved = np.array([number for number, old in enumerate(olds) if old is not None], np.int64)
     if not len(moved):
         return here

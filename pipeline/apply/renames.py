@@ -25,7 +25,7 @@ from pipeline.errors import HeldError
 from pipeline.formats.json_text import quote_text
 from pipeline.model import Op, Order, Origin, Shard
 
-MOST_ROWS = 2_000_000  # changes under one name that are folded at once
+MOST_ROWS = 2_000_000  # of one name that are folded at once
 FLOORS = (Op.TRUNCATE, Op.SETTLE)
 
 
@@ -33,9 +33,9 @@ FLOORS = (Op.TRUNCATE, Op.SETTLE)
 class PreviousName:
     """A name that rows had until just below ``order``.
 
-    ``unique`` as its table's rule says.  A base below ``doubted`` does not count, nor do rows
-    below ``born``, which lack what the source has filled into a later column.  ``base`` is its
-    newest base, ``since`` the batch in which the rows of that began.
+    ``unique`` is set by its table's rule. A base below ``doubted`` does not count. Rows below
+    ``born`` do not have the value that the source filled into a column added later. ``base`` is its
+    newest base, ``since`` the batch in which the rows of that base began.
     """
 
     shard: Shard
@@ -49,9 +49,9 @@ class PreviousName:
 
 @dataclass(frozen=True, slots=True)
 class TableRename:
-    """Rows come to *shard* of *table* at *order*; ``names`` are those they had, the last first.
+    """Rows move to *shard* of *table* at *order*; ``names`` are their earlier names, newest first.
 
-    Without any name, none come, and none of before stay.
+    Without names no rows move in, and the shard's earlier rows are removed.
     """
 
     shard: Shard
@@ -62,13 +62,13 @@ class TableRename:
 
 
 def move_rows(move: TableRename, store: Store, files: Sequence[Part], dropped: int) -> pa.Table:
-    """The rows as a snapshot at the move's order would have read them, and its settle.
+    """The rows as a snapshot at the rename's order would have read them, and its settle.
 
     In: all *files* of the change log; batches up to *dropped* are no longer kept.
     Out: rows of ``APPLIED_COLUMNS``.
 
     Raises:
-        HeldError: ``renamed``, the rows are not all in the change log, or too many.
+        HeldError: ``renamed``; the rows are not all in the change log, or too many.
     """
     nothing = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_table()
     every = pa.concat_tables([nothing, *_under_each_name(move, store, files, dropped)])
@@ -94,7 +94,7 @@ def move_rows(move: TableRename, store: Store, files: Sequence[Part], dropped: i
 def _under_each_name(
     move: TableRename, store: Store, files: Sequence[Part], dropped: int
 ) -> Iterator[pa.Table]:
-    """Changes under each name, back to the newest base; with keys that name no shard."""
+    """Changes under each name, back to the newest base; their keys do not contain the shard."""
     for at, name in enumerate(move.names):
         came = move.names[at + 1].order if at + 1 < len(move.names) else None
         rows = _read_landed(name, move, store, files)
@@ -111,7 +111,7 @@ def _under_each_name(
 def _read_landed(
     name: PreviousName, move: TableRename, store: Store, files: Sequence[Part]
 ) -> pa.Table:
-    """Return the landed changes of a shard below the order until which it had the rows."""
+    """Return the landed changes of the name's shard below the order of its rename."""
     shard = name.shard.name
     if (number := sum(_rows(part, shard, store) for part in files)) > MOST_ROWS:
         _refuse(move, f"{number} changes of {shard} are more than are moved at once")
@@ -130,14 +130,14 @@ def _read_landed(
 
 
 def _rows(part: Part, shard: str, store: Store) -> int:
-    """Rows of the row groups that may hold the shard: never fewer than there are."""
+    """An upper bound of the shard's rows in a file: those of the row groups that may hold it."""
     with open_file(store, part.path) as file:
         groups = tuple(row_groups(file.metadata, "shard"))
     return sum(group.rows for group in groups if group.holds((shard,)))
 
 
 def _floor(rows: pa.Table, name: PreviousName, dropped: int) -> Order | None:
-    """The newest place below which the shard had no rows, and above which all were landed."""
+    """The newest truncate or settle, if it is not in doubt and all changes since are kept."""
     ops = pa.array([str(op) for op in FLOORS])
     found = rows.filter(pc.is_in(flat_column(rows["op"]), ops))["order"].to_pylist()
     floor = max((Order(**order) for order in found), default=None)
@@ -148,7 +148,7 @@ def _floor(rows: pa.Table, name: PreviousName, dropped: int) -> Order | None:
 
 
 def _since(rows: pa.Table, name: PreviousName, first: Order, move: TableRename) -> pa.Table:
-    """The changes of rows at *first* or later, by keys without the shard."""
+    """The row changes at *first* or later; their keys do not contain the shard."""
     broken = pc.equal(flat_column(rows["op"]), str(Op.ERROR))
     errors, rows = rows.filter(broken), rows.filter(pc.invert(broken))
     rows = rows.filter(
@@ -164,7 +164,7 @@ def _since(rows: pa.Table, name: PreviousName, first: Order, move: TableRename) 
     keys = pc.binary_join_element_wise("[", keys, "")
     return _replace_columns(
         rows, {"key": keys, "shard": move.shard.name}
-    )  # of one shard, or none outlives it
+    )  # one shard for all, so that none outlives it
 
 
 def _any_below(order: Order, ranks: Integers) -> bool:
@@ -172,12 +172,12 @@ def _any_below(order: Order, ranks: Integers) -> bool:
 
 
 def _before_key(shard: Shard) -> str:
-    """How the canonical key of a row begins that is not unique across shards."""
+    """The beginning of a row's canonical key if keys are not unique across shards."""
     return f"[{quote_text(shard.source)},{quote_text(shard.name)},"
 
 
 def _replace_columns(rows: pa.Table, replaced: Mapping[str, object]) -> pa.Table:
-    """The rows with other values: arrays, or one for all."""
+    """The rows with some columns replaced: by an array, or by one value for all rows."""
     columns = []
     for name in APPLIED_COLUMNS:
         kind, value = CHANGES.field(name).type, replaced.get(name)

@@ -1,11 +1,11 @@
 """Reads the origin of rows, the column `_sluice`: source, shard, and rank in the source log.
 
-The rank of a change is (order, origin), compared left to right. It decides between two changes
-of one key. Ranks of different sources must not be compared; callers of `above` ensure that.
+The rank of a change is (order, origin), compared left to right. It decides between two changes of
+one key. Ranks of different sources must not be compared; callers of `is_above` ensure that.
 
-Rows of an adopted mirror have no `_sluice`. They count as read at the order of the adoption,
-or, without such an order, as older than any change. Their shard is known only if the table has
-one shard.
+Rows of an adopted mirror have no `_sluice`. They count as read at the order of the adoption, or,
+without such an order, as older than any change. Their shard is known only if the table has one
+shard.
 """
 
 from collections.abc import Sequence
@@ -38,12 +38,12 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowOrigins:
-    """Rows with what decides over them, in their order.
+    """The origins of rows, in the order of the rows.
 
-    ``source`` and ``shard`` are plain strings; ``rank`` has a line for each of epoch, log, pos,
-    row and origin.  ``adopted`` rows have no provenance: source and shard are null, the rank is
-    the least there is, or that of the table's adoption.  ``archived`` rows of a mirror are those
-    that went to an archive: their source has them no more, see :mod:`pipeline.archive`.
+    ``source`` and ``shard`` are plain strings. ``rank`` has a line for each of epoch, log, pos, row
+    and origin. ``adopted`` rows have no ``_sluice``: their rank is that of the table's adoption, or
+    the lowest possible, and source and shard are null unless the table has one shard. ``archived``
+    rows of a mirror are no longer in their source, see :mod:`pipeline.archive`.
     """
 
     source: pa.Array
@@ -53,7 +53,7 @@ class RowOrigins:
     archived: Mask
 
     def take(self, rows: Integers) -> "RowOrigins":
-        """Those at *rows*."""
+        """The origins at the indexes *rows*."""
         at = pa.array(rows)
         parts = self.source.take(at), self.shard.take(at)
         return RowOrigins(*parts, self.rank[:, rows], self.adopted[rows], self.archived[rows])
@@ -69,7 +69,7 @@ NO_ORIGINS = RowOrigins(
 
 
 def join_origins(parts: Sequence[RowOrigins]) -> RowOrigins:
-    """All of them, one after the other; at least one."""
+    """Concatenate *parts*; there must be at least one."""
     return RowOrigins(
         pa.concat_arrays([part.source for part in parts]),
         pa.concat_arrays([part.shard for part in parts]),
@@ -80,12 +80,12 @@ def join_origins(parts: Sequence[RowOrigins]) -> RowOrigins:
 
 
 def row_origins(rows: pa.Table) -> RowOrigins:
-    """Provenance of changes, none of them adopted.
+    """The origins of changes; no change is adopted.
 
     In: source, shard, order (struct) and origin.
 
     Raises:
-        HeldError: a change has no order, so nothing can be decided by it.
+        HeldError: a change has no order, so it cannot be compared.
     """
     return RowOrigins(
         flat_column(rows["source"]).combine_chunks(),
@@ -97,7 +97,7 @@ def row_origins(rows: pa.Table) -> RowOrigins:
 
 
 def rank_rows(rows: pa.Table) -> Integers:
-    """Line by line epoch, log, pos, row, origin of *rows* (order, origin).
+    """The ranks of *rows* (order, origin): one line each for epoch, log, pos, row, origin.
 
     Raises:
         HeldError: a change has no order.
@@ -111,12 +111,12 @@ def rank_rows(rows: pa.Table) -> Integers:
 
 
 def rank_order(order: Order, origin: Origin) -> Integers:
-    """The rank of one place, as a column that compares with many."""
+    """The rank of one order, as a column that is compared with many."""
     return np.array([[part] for part in (*order.parts, origin)], np.int64)
 
 
 def is_above(left: Integers, right: Integers) -> Mask:
-    """Where the rank *left* is above *right*; as many lines on both sides."""
+    """Where the rank *left* is above *right*; both have the same number of lines."""
     higher, equal = np.zeros(1, np.bool_), np.ones(1, np.bool_)
     for ours, theirs in zip(left, right, strict=True):
         higher = higher | (equal & (ours > theirs))
@@ -125,7 +125,7 @@ def is_above(left: Integers, right: Integers) -> Mask:
 
 
 def is_same(left: pa.Array, right: pa.Array | pa.Scalar) -> Mask:
-    """Where two values are equal; two nulls are."""
+    """Where two values are equal; two nulls are equal."""
     both = pc.and_(pc.is_null(left), pc.is_null(right))
     equal = pc.or_(pc.fill_null(pc.equal(left, right), False), both)
     found: Mask = equal.to_numpy(zero_copy_only=False)
@@ -133,7 +133,7 @@ def is_same(left: pa.Array, right: pa.Array | pa.Scalar) -> Mask:
 
 
 def flat_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A text or binary column without views, which lack half of the kernels."""
+    """A text or binary column without views, which many Arrow functions do not support."""
     if pa.types.is_string_view(column.type):
         return column.cast(pa.string())
     return column.cast(pa.binary()) if pa.types.is_binary_view(column.type) else column
@@ -147,9 +147,9 @@ _BEFORE_ALL = Order(np.iinfo(np.int64).min, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What counts for rows without ``_sluice``: the order at which they were read, and their shard.
+    """The origin of rows without ``_sluice``: the order at which they were read, and their shard.
 
-    Without an order they are older than any change.  ``shard`` is missing where there are several.
+    Without an order they are older than any change. ``shard`` is None if the table has several.
     """
 
     order: Order | None = None
@@ -157,11 +157,11 @@ class Adoption:
 
     @classmethod
     def of(cls, table: Table, order: Order | None = None) -> "Adoption":
-        """What counts in the mirror of *table*."""
+        """The origin of such rows in the mirror of *table*."""
         return cls(order, table.shards[0] if len(table.shards) == 1 else None)
 
     def owners(self, rows: pa.Table) -> RowOrigins:
-        """Provenance of whole *rows*, under the table's names."""
+        """The origins of whole *rows*, which have the table's column names."""
         if SLUICE not in rows.column_names:
             nobody = pa.nulls(len(rows), META)
             rows = rows.append_column(SLUICE, nobody)
@@ -173,9 +173,9 @@ class Adoption:
     def owned(
         self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array], op: pa.Array | None
     ) -> RowOrigins:
-        """Return the provenance of rows from their ``_sluice``; *rank* is as ``RANK``.
+        """Return the origins of rows from their ``_sluice``; *rank* is as ``RANK``.
 
-        Without *op* none of them is archived.
+        Without *op* no row counts as archived.
         """
         order, origin = rank[:-1], rank[-1]
         adopted = np.zeros(len(source), np.bool_)

@@ -34,18 +34,18 @@ from pipeline.standards.table_standards import StandardColumn, default_of
 
 Find = Callable[[str, Order], TableSchema | None]
 Kinds = Callable[[Sequence[str]], pa.Schema]
-"""Names -> those of them that the mirror has as columns, with their types."""
+"""Names -> those that the mirror has as columns, with their types."""
 
-MOST_TEXT = 200  # characters of a statement that a hold names
+MOST_TEXT = 200  # characters of a statement that a hold shows
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSchema:
     """The schema that a mirror is to have.
 
-    *newest* has the newest landed schema of each of its shards, ``source/shard``; *schema* is all
-    of them in one; *at* finds an earlier one.  *bases* has the order of
-    each shard's base, if it has one.  *standards* is the digest of those of its columns.
+    *newest*: ``source/shard`` -> newest landed schema; *schema* merges all of them; *at* finds an
+    earlier one. *bases* has the order of each shard's base, if it has one. *standards* is the
+    digest of the standards of its columns.
     """
 
     table: Table
@@ -57,7 +57,7 @@ class TargetSchema:
 
     @property
     def orders(self) -> dict[str, Order]:
-        """The schema change that each shard is followed to."""
+        """``source/shard`` -> order of the schema change that the mirror is to follow."""
         return {name: found.order for name, found in self.newest.items()}
 
     @property
@@ -68,7 +68,7 @@ class TargetSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDelta:
-    """The columns that a mirror is to have, what it then remembers, and whether rows change."""
+    """The columns that a mirror is to have, the properties to store, and whether rows change."""
 
     schema: pa.Schema
     remembered: Mapping[str, str]
@@ -77,10 +77,10 @@ class SchemaDelta:
 
 
 def find_delta(snapshot: MirrorSnapshot, kinds: Kinds, shape: TargetSchema) -> SchemaDelta | None:
-    """What the mirror is missing; None if it follows the newest schema of each shard.
+    """The changes that the mirror needs; None if it follows the newest schema of each shard.
 
     Raises:
-        HeldError: a change cannot be followed; names it and the statement that solves it.
+        HeldError: a change cannot be followed; names it and the statement that fixes it.
     """
     known = schemas_of(snapshot)
     moved = {name for name, order in shape.orders.items() if known.get(name) != order}
@@ -103,8 +103,8 @@ def find_delta(snapshot: MirrorSnapshot, kinds: Kinds, shape: TargetSchema) -> S
 def may_rewrite(snapshot: MirrorSnapshot, shape: TargetSchema) -> bool:
     """Return whether following *shape* may rewrite all rows of the mirror.
 
-    By the landed schemas alone: true for some changes that turn out to rewrite nothing, such as the
-    first schema of a shard.
+    Uses only the landed schemas. So it is true for some changes that turn out to rewrite nothing,
+    such as the first schema of a shard.
 
     Raises:
         HeldError: a change cannot be followed.
@@ -121,7 +121,7 @@ def may_rewrite(snapshot: MirrorSnapshot, shape: TargetSchema) -> bool:
 
 
 def _require_same_types(there: pa.Schema, wanted: pa.Schema) -> None:
-    """Refuse a column whose type another standard changes: its old values are none of that."""
+    """Refuse a column whose type another standard changes: its old values have the old type."""
     for field in there:
         kind = wanted.field(field.name).type
         if field.name != SLUICE and kind != field.type:
@@ -130,7 +130,7 @@ def _require_same_types(there: pa.Schema, wanted: pa.Schema) -> None:
 
 
 def _require_same_keys(uri: str, keys: pa.Schema, wanted: pa.Schema) -> None:
-    """Refuse a key column, as of an adopted table, whose type writes its values otherwise."""
+    """Refuse a key column, as of an adopted table, whose new type may change its values."""
     for field in keys:
         kind = wanted.field(field.name).type
         if not _holds_all(kind, field.type):
@@ -140,7 +140,7 @@ def _require_same_keys(uri: str, keys: pa.Schema, wanted: pa.Schema) -> None:
 
 
 def _holds_all(kind: pa.DataType, old: pa.DataType) -> bool:
-    """Whether each value of type *old* is one of its own in *kind*."""
+    """Whether each value of type *old* remains a distinct value in *kind*."""
     if kind.equals(old):
         return True
     if pa.types.is_integer(old) and pa.types.is_integer(kind):
@@ -154,12 +154,12 @@ def _holds_all(kind: pa.DataType, old: pa.DataType) -> bool:
 
 
 def lake_schema(columns: Sequence[Column]) -> pa.Schema:
-    """A mirror's columns and ``_sluice``."""
+    """A mirror's columns and ``_sluice``, as an Arrow schema."""
     return pa.schema([*((one.name, arrow_type(one)) for one in columns), (SLUICE, META)])
 
 
 def _fills(name: str, known: Mapping[str, Order], shape: TargetSchema) -> list[Fill]:
-    """Defaults of columns that a shard got since the schema that the mirror follows."""
+    """Defaults of columns added to a shard since the schema that the mirror follows."""
     step = _step(name, known, shape)
     found = [
         (column.name, default_of(_written(column, shape.schema)))
@@ -170,7 +170,7 @@ def _fills(name: str, known: Mapping[str, Order], shape: TargetSchema) -> list[F
 
 
 def _written(column: Column, merged: TableSchema) -> Column:
-    """A shard's column as the mirror has it."""
+    """A shard's column with its standard's type, as in the mirror."""
     known = merged.column(column.name)
     return StandardColumn(column, known.standard) if isinstance(known, StandardColumn) else column
 
@@ -178,11 +178,11 @@ def _written(column: Column, merged: TableSchema) -> Column:
 def _step(name: str, known: Mapping[str, Order], shape: TargetSchema) -> Compatible | None:
     old = shape.at(name, known[name]) if name in known else None
     if old is None:
-        return None  # a shard seen for the first time; it agrees with the others already
+        return None  # a new shard; its schema already agrees with the others
     step = compare_schemas(old, shape.newest[name])
     base = shape.bases.get(name)
     if isinstance(step, Incompatible) and step.filled and base and base >= shape.orders[name]:
-        return None  # below its base nothing counts, and changes above it have all columns
+        return None  # changes below its base do not count, and those above it have all columns
     if isinstance(step, Incompatible):
         reported = " ".join(shape.newest[name].statement.split())[:MOST_TEXT]
         by = f" (as of {reported})" if reported else ""

@@ -4,8 +4,8 @@ Each version of a mirror is one commit. A writer that has read version v commits
 that another writer has. All state of a mirror is in its commits: the number of the applied batch,
 and some short properties (``remembered``). The service reads mirrors without a Spark session.
 
-`Mirrors` keeps the newest version that was seen of each mirror. A look reads on from the version
-before, which costs next to nothing where nothing was committed.
+`Mirrors` caches the newest version that was seen of each mirror. A look reads on from that version,
+which is cheap if nothing was committed.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,16 +58,17 @@ class TableFormat(Protocol[S, W]):
     """
 
     def look(self, uri: str, known: S | None) -> S | None:
-        """The newest version, read on from *known*; None: there is no mirror.
+        """The newest version, read on from *known*; None if there is no mirror.
 
         Raises:
-            HeldError: ``table_replaced``, *known* is gone or another's; or it cannot be read whole.
+            HeldError: ``table_replaced``, *known* is gone or of another table; or the log is
+                incomplete.
             UnreachableError: the mirror does not answer.
         """
         ...
 
     def count(self, snapshot: S) -> int:
-        """Count its rows; opens files only if the log does not have their number."""
+        """Count the rows; opens files only if the log does not have the number."""
         ...
 
     def commits(self, uri: str, until: int) -> Iterator[Commit]:
@@ -75,7 +76,7 @@ class TableFormat(Protocol[S, W]):
         ...
 
     def rows(self, uri: str, version: int) -> Iterator[pa.RecordBatch]:
-        """The rows of an older version, without what Sluice keeps with them; a few at a time.
+        """The rows of an older version, without ``_sluice``; a few at a time.
 
         Raises:
             UnreachableError: that version, or a file of it, cannot be read.
@@ -83,27 +84,27 @@ class TableFormat(Protocol[S, W]):
         ...
 
     def frame(self, uri: str, version: int) -> Any | None:
-        """The rows of an older version as a frame of Spark's, with ``_sluice``, for checks.
+        """The rows of an older version as a Spark frame, with ``_sluice``, for checks.
 
-        None without a session, or where Spark cannot read the format.
+        None without a session, or if Spark cannot read the format.
         """
         ...
 
     def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
-        """All rows of an older version with what Sluice keeps with them, in parts.
+        """All rows of an older version with ``_sluice``, in parts.
 
         The parts are the same each time, so a reader can continue after some of them.
 
         Raises:
-            UnreachableError: that version cannot be read any more.
-            HeldError: nor can it ever, by us; the reason says why.
+            UnreachableError: that version can no longer be read.
+            HeldError: Sluice can never read it; the reason says why.
         """
         ...
 
     def changes(self, snapshot: S, since: int, key: tuple[str, ...]) -> Iterator[RowChanges]:
-        """What each commit after version *since* did to rows, up to *snapshot*, oldest first.
+        """The row changes of each commit after version *since*, up to *snapshot*, oldest first.
 
-        Rows have the columns of *snapshot*.  A commit that only moved rows has none.
+        Rows have the columns of *snapshot*. A commit that only moved rows has none.
 
         Raises:
             ProofError: the row changes of one commit are no longer known.
@@ -119,7 +120,7 @@ class TableFormat(Protocol[S, W]):
         at: datetime,
         correct: Callable[[S], MergeTask[S]] | None = None,
     ) -> int:
-        """Make *where* a table of its own with the rows of an older version; how many there are.
+        """Create a table at *where* with the rows of an older version; return their number.
 
         *correct* returns a merge to run on them. The clone may refer to files of the mirror, as
         long as these are kept.
@@ -127,60 +128,60 @@ class TableFormat(Protocol[S, W]):
         Raises:
             HeldError: ``table_exists``, or the merge cannot be done; the reason says why.
             UnreachableError: that version, or a file of it, cannot be read.
-            LostRaceError: somebody else made it meanwhile.
+            LostRaceError: another writer has created it meanwhile.
         """
         ...
 
     def reader(self, uri: str, table: Table, lane: str) -> MirrorSide | None:
-        """The newest version as probes read it, of *table*; None: there is no mirror."""
+        """The newest version of the mirror of *table* for probes; None if there is no mirror."""
         ...
 
     def shaped(self, uri: str, known: S | None, shape: TargetSchema, stamp: CommitStamp) -> S:
-        """The mirror with the columns of today; made, empty, where none is *known*.
+        """The mirror with the columns of *shape*; created empty if none is *known*.
 
-        What it remembers then are the schemas that it follows, see
+        The commit stores the schemas that the mirror then follows, see
         :func:`pipeline.apply.schema_evolution.find_delta`.
 
         Raises:
-            HeldError: a change cannot be followed; names it and the statement that solves it.
-            LostRaceError: somebody else committed meanwhile.
+            HeldError: a change cannot be followed; names it and the statement that fixes it.
+            LostRaceError: another writer has committed meanwhile.
         """
         ...
 
     def worker(self) -> MergeFunction:
-        """Return the pickled merge for a task; it commits nothing."""
+        """Return a picklable function that runs a merge task; it commits nothing."""
         ...
 
     def engine(self, snapshot: S) -> MergeFunction | None:
-        """How another engine works out merges of such a mirror; None: the worker does.
+        """The function by which another engine merges such a mirror; None if the worker does.
 
-        They run here, each right before its commit, which is looked at in the log afterwards.
+        It runs in the driver, right before the commit, which is then checked in the log.
         """
         ...
 
     def commit(self, job: MergeJob[S], written: MergeResult[W], stamp: CommitStamp) -> S:
         """Commit the result of a merge as the version after that of *job*; it is never rebased.
 
-        The number of the batch, its life, the floors and the note go with it: see
-        :func:`pipeline.apply.merge_job.describe_commit`.  In more commits than one, those of
+        The commit contains the batch number, its incarnation, the floors and the note: see
+        :func:`pipeline.apply.merge_job.describe_commit`. If it takes several commits, the floors of
         :func:`pipeline.apply.merge_job.early_floors` may come before the rows, others after.
 
         Raises:
             LostRaceError: another writer has that version; nothing of ours is in the mirror.
-            UnreachableError: it is not known whether ours is in the mirror; look it up again.
+            UnreachableError: it is unknown whether ours is in the mirror; look it up again.
             HeldError: the mirror or a file is not as it was read.
         """
         ...
 
     def worn(self, snapshot: S) -> bool:
-        """Whether its files or its log need maintenance; reads nothing."""
+        """Whether the mirror's files or log need maintenance; reads nothing."""
         ...
 
     def kept(self, snapshot: S, work: MaintenanceWork) -> S:
         """Maintain the mirror; its rows do not change.
 
         Raises:
-            LostRaceError: another commit came between; try again in the next run.
+            LostRaceError: another writer has committed; try again in the next run.
             HeldError: this format does not write such a mirror.
         """
         ...
@@ -188,7 +189,7 @@ class TableFormat(Protocol[S, W]):
 
 @dataclass(eq=False)
 class Mirrors(Generic[S]):
-    """Snapshots by table, kept from look to look."""
+    """Snapshots by table, cached between looks."""
 
     settings: PipelineSettings
     table_format: TableFormat[S, Any]
@@ -213,30 +214,30 @@ class Mirrors(Generic[S]):
         return found
 
     def remember(self, table: str, snapshot: S) -> None:
-        """Go on from *snapshot*, which was committed here."""
+        """Store *snapshot*, which was committed here, as the version seen last."""
         self._known[table] = snapshot
         self._absent.discard(table)
 
     def is_absent(self, table: str) -> bool:
-        """Whether there was none when it was looked at last."""
+        """Whether there was no mirror at the last look."""
         return table in self._absent
 
     def seen(self, table: str) -> S | None:
-        """The version looked at last; None if it was never looked at, or does not exist."""
+        """The version seen last; None if there was no look, or the mirror does not exist."""
         return self._known.get(table)
 
     def applied(self, table: str) -> int:
-        """The batch it was applied through when it was looked at last; -1 before the first."""
+        """The batch through which it was applied at the last look; -1 before the first."""
         known = self._known.get(table)
         if known is None and not self.is_absent(table):
             known = self.look(table)
         return -1 if known is None else batch_of(known, self.settings.lane)
 
     def applied_batch(self, table: str, last: int, incarnations: Incarnations) -> int:
-        """As ``applied``, of a change log that ends at batch *last*.
+        """Like ``applied``, and checks it against a change log that ends at batch *last*.
 
         Raises:
-            HeldError: ``log_lost``, that batch is gone, or another has its number.
+            HeldError: ``log_lost``; that batch is gone, or another has its number.
         """
         applied, seen = self.applied(table), self._known.get(table)
         incarnation = None if seen is None else incarnation_of(seen)

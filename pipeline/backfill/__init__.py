@@ -1,1 +1,1 @@
-"""Reads rows again from their source: for a new base, to replay, to repair."""
+"""Backfills: reads rows from their source for a new base, a replay or a repair."""

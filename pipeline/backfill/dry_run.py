@@ -1,12 +1,12 @@
 """Previews a repair: reads as the repair would, compares with the mirror, and lands nothing.
 
-The mirror is read once it holds everything below the fence. A row that is newer in the mirror
-than the fence counts as right, because a repair would not change it. Rows that are written at
-this very time may still show as different.
+The mirror is read once it holds everything below the fence. A row that is newer in the mirror than
+the fence counts as right, because a repair would not change it. Rows written during the read may
+still show as different.
 
-A repair deletes ids of a range that the mirror has and the source does not have. A mirror that
-is behind would not show rows that are still on their way into it. So such a mirror is awaited,
-by dry runs and by repairs.
+A repair deletes ids of a range that the mirror has and the source does not have. A mirror that is
+behind would not show rows that are still to be merged. So dry runs and repairs wait for such a
+mirror.
 """
 
 import json
@@ -40,7 +40,7 @@ UNBOUNDED = 1_000_000
 
 @dataclass(eq=False)
 class MirrorIds:
-    """Asks each mirror once for each range of a wish; forgotten with the process."""
+    """Reads the mirror's ids once for each range of a request; cached only in this process."""
 
     open: Callable[[Table], MirrorSide | None]
     _due: dict[tuple[str, str, Order], int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class MirrorIds:
     ) -> tuple[int, ...]:
         """Return ids from the first of *span* to the last, ascending; all below *fence* has landed.
 
-        A backfill that restarts at another fence asks for its ids again.
+        A backfill that restarts at another fence reads its ids again.
 
         Raises:
             ProofError: the mirror is behind what had landed at the first request.
@@ -75,7 +75,7 @@ class MirrorIds:
         return self._known[asked]
 
     def keep(self, ids: frozenset[str]) -> None:
-        """Forget what is of none of these wishes."""
+        """Forget all requests except these."""
         self._due = {at: batch for at, batch in self._due.items() if at[0] in ids}
         self._known = {at: found for at, found in self._known.items() if at[0][0] in ids}
 
@@ -96,7 +96,7 @@ class MirrorIds:
         return found
 
     def _forget(self, begun: tuple[str, str, Order]) -> None:
-        """What was known of the same shard behind another fence."""
+        """Forget the ids of the same shard at another fence."""
         self._known = {
             at: ids for at, ids in self._known.items() if at[0] == begun or at[0][:2] != begun[:2]
         }
@@ -104,7 +104,7 @@ class MirrorIds:
 
 AT_ONCE = 10_000  # rows of a SELECT
 NAMED = 20
-ROUND = 20.0  # seconds after which no other shard has its turn in a round
+ROUND = 20.0  # seconds after which the other shards wait for the next round
 QUEUED = "it waits for its next round"
 NO_SHARD = "no shard of the table is known; run `sluice status` to list tables"
 NOT_YET = "it waits until all changes below its read position have landed"
@@ -114,7 +114,7 @@ Rows = Mapping[Any, Mapping[str, Any]]
 
 @dataclass(eq=False)
 class Previews:
-    """Works off dry wishes of ranges; what it knows of one is forgotten with the process."""
+    """Runs dry runs of range requests; their state is kept only in this process."""
 
     feeds: tuple[LandingSource, ...]
     open_rows: OpenRows
@@ -126,16 +126,16 @@ class Previews:
     _ids: MirrorIds = field(init=False)
 
     def __post_init__(self) -> None:
-        """Wait for mirrors as a repair does."""
+        """Set up the wait for mirrors, as repairs have it."""
         self._ids = MirrorIds(self.open_mirror)
 
     def run(
         self, landed: LandedState, wishes: Sequence[tuple[BackfillRequest, Table]]
     ) -> tuple[BackfillState, ...]:
-        """One round; a wish has ended once each of its shards was looked at, which is once.
+        """Run one round; a request has ended once each of its shards was previewed, once each.
 
-        A round has its time, as everybody who is read again waits for it: who had no turn comes
-        first in the next.
+        A round has a time limit, because all backfills wait for it. The next round begins with the
+        first shard that was left out.
         """
         self._keep(frozenset(wish.id for wish, _ in wishes))
         unknown = [
@@ -157,7 +157,7 @@ class Previews:
         return (*found, *unknown)
 
     def _keep(self, ids: frozenset[str]) -> None:
-        """Forget what is of none of these wishes."""
+        """Forget all requests except these."""
         self._fences = {at: one for at, one in self._fences.items() if at[0] in ids}
         self._done = {at: one for at, one in self._done.items() if at[0] in ids}
         self._ids.keep(ids)
@@ -170,7 +170,7 @@ class Previews:
             found = self._look(wish, table, shard, landed)
         except SluiceError as error:
             return BackfillState(*identity, why=str(error), refused=isinstance(error, ConfigError))
-        except Exception as error:  # the boundary of one wish: all else goes on
+        except Exception as error:  # the boundary of one request: the others continue
             log.exception("preview_failed", table=wish.table)
             why = f"{type(error).__name__}: {error}; see the log"
             return BackfillState(*identity, why=why, refused=True)
@@ -192,7 +192,7 @@ class Previews:
                 if span is None:
                     what = f"a dry run needs an integer key, which {table.name} does not have"
                     raise ConfigError(f"{what}; leave out --dry-run")
-                # once this answers, the mirror is as far as the fence
+                # raises until the mirror is merged up to the fence
                 self._ids.of(wish, shard, table, span, landed.checkpoint, fence=at)
                 asked = RowsAsked(shard, table.key, stretch.read, stretch.until, AT_ONCE)
                 texts = _read(server, fence, asked, wish, count)
@@ -230,7 +230,7 @@ class Previews:
 def _read(
     server: RowReader, fence: ReadFence, asked: RowsAsked, wish: BackfillRequest, before: int
 ) -> list[str]:
-    """Rows as the log would have them; so many were read *before*."""
+    """Read the rows as the log would have them; *before* counts rows read earlier."""
     texts, ended = list[str](), False
     while not ended:
         read = server.read(fence, asked)
@@ -241,7 +241,7 @@ def _read(
 
 
 def _typed(texts: Sequence[str], table: Table, catalog: Catalog) -> Rows:
-    """By their ids, as the mirror is to have them."""
+    """Type the rows as in the mirror, and return them by id."""
     own, columns = catalog.standards.of(table.name), catalog.schema(table).columns
     texts = texts if own is None else [own.row(one) for one in texts]
     rows = type_rows(pa.array(texts, pa.string()), columns).rows.to_pylist()
@@ -274,7 +274,7 @@ def differing_columns(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether they are one value: JSON has several spellings, and NaN is like no other."""
+    """Whether both are one value: JSON has several spellings, and NaN equals NaN here."""
     if one == other or (one != one and other != other):  # noqa: PLR0124 - NaN
         return True
     if not (isinstance(one, str) and isinstance(other, str) and one[:1] in tuple("{[")):

@@ -2,8 +2,8 @@
 
 The readers belong to the thread that drives backfills; tasks open their own.
 
-The module also checks whether a backfill may begin. It refuses rows that cannot be ordered
-among the changes of the source, and columns that the collector alters.
+The module also checks whether a backfill may begin. It refuses rows that cannot be ordered among
+the changes of the source, and columns that the collector alters.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from pipeline.settings import Router, SourceSettings
 from pipeline.sources.positions import explain_reset, locate_position
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
 
-AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
+AGAIN = timedelta(seconds=30)  # between two lookups of a table without landed changes
 BELOW = (
     "the newest heartbeat has a lower version than landed changes, so the backfill waits for a"
     " higher one; make all senders use one version sequence"
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class RowReaders:
-    """One of each source of *feeds*, opened where its server is now."""
+    """One reader for each source of *feeds*, connected to its current server."""
 
     feeds: tuple[LandingSource, ...]
     open_rows: OpenRows
@@ -44,11 +44,11 @@ class RowReaders:
     _described: dict[Shard, TableDescription | None] = field(default_factory=dict)
 
     def settings(self, source: str) -> SourceSettings:
-        """Where its server is now: it is the one that the collector is connected to."""
+        """The settings of the server that the collector is connected to now."""
         return self._feed(source).connected()
 
     def of(self, source: str) -> RowReader:
-        """Its reader; one of a server that it has left is hung up."""
+        """The reader of a source; a reader of a former server is closed."""
         settings = self.settings(source)
         known = self._known.get(source)
         if known is None or known[0] != settings:
@@ -58,17 +58,17 @@ class RowReaders:
         return self._known[source][1]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         for _, reader in self._known.values():
             reader.close()
 
     def fence(
         self, source: str, checkpoint: Checkpoint, identity: str, before: ReadFence | None = None
     ) -> ReadFence:
-        """Return the end of the log, which continues all positions of it that were seen.
+        """Return a fence at the end of the log, which must continue all positions seen before.
 
         Raises:
-            ProofError: the log is another server's, or was reset under the same name.
+            ProofError: the server has another log, or its log was reset.
         """
         at_least = checkpoint.heartbeats.get(source, -1) + 1
         fence = self.of(source).fence(at_least, self.clock())
@@ -81,7 +81,7 @@ class RowReaders:
         return fence
 
     def describe(self, shard: Shard) -> None:
-        """Make sure that the log contains each later write to *shard*.
+        """Check that the log contains each later write to *shard*, and keep its description.
 
         Raises:
             ProofError: the log does not; names the reason and the fix.
@@ -91,11 +91,12 @@ class RowReaders:
     def require_comparable(self, shard: Shard, origin: Origin, checkpoint: Checkpoint) -> None:
         """Refuse a shard whose backfilled rows cannot be ordered among its changes.
 
-        Where changes have no position in the log, only a whole table can be read again: its rows
-        begin at a heartbeat.
+        If changes have no position in the log, only a whole table can be backfilled: its rows begin
+        at a heartbeat.
 
         Raises:
-            ConfigError: changes have no position in the log, or write keys and values otherwise.
+            ConfigError: changes have no position in the log, or the collector writes values in
+                another notation.
         """
         feed, msg = self._feed(shard.source), f"source:{shard.source}: rows read again"
         ordering = feed.format.ordering
@@ -111,7 +112,7 @@ class RowReaders:
     def begins_at(self, shard: Shard, checkpoint: Checkpoint, fence: ReadFence) -> Order:
         """Return the order of rows read behind *fence*: they contain all changes below it.
 
-        Where changes have no position in the log, this is the newest landed heartbeat. It
+        If changes have no position in the log, this is the order of the newest landed heartbeat. It
         was committed long before the fence, and is above all changes that were logged before it.
 
         Raises:
@@ -130,12 +131,12 @@ class RowReaders:
         return trail.order
 
     def has_landed(self, shard: Shard, order: Order, checkpoint: Checkpoint) -> bool:
-        """Whether all below *order*, a place where rows begin, has landed."""
+        """Whether all below *order*, at which backfilled rows begin, has landed."""
         by_log = self._feed(shard.source).format.ordering is Ordering.LOG
         return checkpoint.passed(shard.source, order) if by_log else True
 
     def require_sent_as_it_is(self, shard: Shard) -> None:
-        """Reject a shard whose rows the collector sends otherwise than the source stores them.
+        """Reject a shard whose rows the collector sends differently from the source's rows.
 
         Raises:
             ConfigError: the collector leaves a column out, or changes its values.
@@ -155,7 +156,10 @@ class RowReaders:
                 raise ConfigError(f"{msg}, and a backfill would write its original values; {fix}")
 
     def schema(self, shard: Shard, catalog: Catalog, checkpoint: Checkpoint) -> TableSchema | None:
-        """Return columns and key as the log describes them, else as the source does, if rows do."""
+        """Return columns and key from landed schema changes, else as the source describes them.
+
+        None if there is no description.
+        """
         declared = catalog.newest(shard.source, shard.name)
         if declared is not None:
             return declared
@@ -171,7 +175,7 @@ class RowReaders:
     def folding(
         self, wishes: Sequence[BackfillRequest], checkpoint: Checkpoint, router: Router
     ) -> dict[Shard, str | None]:
-        """Return the table of each of all known shards, with rows or without.
+        """Return the table of each known shard, with or without rows.
 
         Sources are asked at intervals, and only if nothing that has landed describes a requested
         table. In a Postgres log only rows describe a table.

@@ -4,12 +4,12 @@ Progress is stored in the landing checkpoint only. After a crash the next proces
 there, and rows that were read but not landed are read again. One round runs at a time. Landing
 takes what is ready at any time.
 
-Two threads share the offer. Rows stay in it until the landing checkpoint shows that they
-landed. Rows that the checkpoint has overtaken are dropped.
+Two threads share the offer. Rows stay in it until the landing checkpoint shows that they landed.
+Rows that the checkpoint has overtaken are dropped.
 
-A backfill that starts over keeps nothing of its earlier reads. So a table that is altered all
-the time would be read forever, at the cost of its server. The runner refuses a backfill that
-started over too often.
+A backfill that starts over keeps nothing of its earlier reads. So a table that is altered all the
+time would be read forever, at the cost of its server. The runner refuses a backfill that started
+over too often.
 """
 
 import threading
@@ -49,7 +49,7 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowsAsked
 from pipeline.sources.source import read_limits
 from pipeline.standards.table_standards import TableStandards
 
-ANEW = 10  # times that it begins before somebody is to look why
+ANEW = 10  # restarts after which an operator must look for the cause
 
 
 def require_few_beginnings(wish: BackfillRequest, shard: Shard, known: Backfill | None) -> None:
@@ -64,7 +64,7 @@ def require_few_beginnings(wish: BackfillRequest, shard: Shard, known: Backfill 
 
 
 def begun_anew(known: Backfill) -> str:
-    """How often it was begun, for people; empty if once, or if it is done."""
+    """How often it was started, as a text; empty if once, or if it is done."""
     if known.done is not None or known.begun < 2:
         return ""
     return f"it was started {known.begun} times; last cause: {known.void}"
@@ -72,7 +72,7 @@ def begun_anew(known: Backfill) -> str:
 
 @dataclass(eq=False)
 class Offer:
-    """Filled by one thread, the reader's; ``news`` alone is for landing's."""
+    """What the reader's thread offers to landing; landing's thread calls only ``news``."""
 
     begun: dict[Shard, Backfill] = field(default_factory=dict)
     ready: list[BackfilledRows] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Offer:
             self.begun[shard] = begun
 
     def read(self, rows: Sequence[BackfilledRows]) -> None:
-        """Offer *rows* to landing, behind those that wait."""
+        """Offer *rows* to landing, after those that already wait."""
         with self._lock:
             self.ready += rows
 
@@ -124,7 +124,7 @@ class Offer:
                     del self.closing[shard]
 
     def _awaited(self, checkpoint: Checkpoint, rows: BackfilledRows) -> bool:
-        """Whether landing may still take it, now or after others of its stretch."""
+        """Whether landing may still take *rows*, now or after others of their stretch."""
         known = checkpoint.backfills.get(rows.shard)
         if known is None or known.id != rows.id or known.order != rows.order:
             return False
@@ -139,19 +139,19 @@ class Offer:
 
 
 def _is_known(checkpoint: Checkpoint, shard: Shard, one: Backfill) -> bool:
-    """Whether landing has taken it, or did not want it: a batch or two have ended since."""
+    """Whether landing has taken it, or has rejected it: a batch or two have ended since."""
     known = checkpoint.backfills.get(shard)
-    if one.key:  # it was begun before, and is cut now
+    if one.key:  # it is an update that splits the shard into stretches
         return known is None or (known.id, known.order, known.key) != (one.id, one.order, ())
     return (known is not None and known.order >= one.order) or checkpoint.batch > one.since + 1
 
 
-AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
-SOME = 2.0  # seconds in which a round goes on with further named rows: each range is a stretch
-AHEAD = 1_000_000  # rows that wait for landing before more are read
-OPEN = 16  # shards that are read at once: the checkpoint remembers where each stretch of them is
-ROUND = 20.0  # seconds after which no other wish has its turn in a round
-RARELY = 32  # rounds between two tries of what keeps failing
+AT_ONCE = 4  # tasks of a round, which load the source at the same time
+SOME = 2.0  # seconds in which a round reads further requested rows: each range is a stretch
+AHEAD = 1_000_000  # rows that may wait for landing before reading pauses
+OPEN = 16  # shards that are read at once: the checkpoint stores the position of each stretch
+ROUND = 20.0  # seconds after which the other requests wait for the next round
+RARELY = 32  # rounds between two retries after many failures
 GIVEN_UP = "it was cancelled"
 QUEUED = "it starts when fewer tables are read at the same time"
 NOT_YET = "it is read when all earlier changes have landed"
@@ -161,9 +161,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class BackfillRunner:
-    """Works off wishes; ``work`` runs tasks, here or spread by Spark.
+    """Runs requested backfills; ``work`` runs tasks, in the driver or with Spark.
 
-    ``_fences`` belong to this life: another one reads behind a fence at the same place.
+    ``_fences`` belong to this process: the next one sets new fences, and reads at the same orders.
     """
 
     settings: PipelineSettings
@@ -219,13 +219,13 @@ class BackfillRunner:
         return [(one, landed.catalog.table(one.table, folding)) for one in wishes]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self.readers.close()
 
     def _advanced(
         self, wanted: Sequence[tuple[BackfillRequest, Table]], landed: LandedState
     ) -> Iterator[tuple[str, SluiceError | None]]:
-        """Work on requests until the round's time is over; the one left out last time is first."""
+        """Work on requests until the round's time is over; one left out is first next time."""
         until = time.monotonic() + ROUND
         first = next((at for at, (one, _) in enumerate(wanted) if one.id == self._next), 0)
         for number, (wish, table) in enumerate((*wanted[first:], *wanted[:first])):
@@ -269,7 +269,7 @@ class BackfillRunner:
             self._go_on(wish, shard, table, landed)
 
     def _begin(self, wish: BackfillRequest, shard: Shard, checkpoint: Checkpoint) -> None:
-        """Note the position of the rows; the checkpoint has it before all below it has landed."""
+        """Record the order of the rows in the checkpoint, before all below it has landed."""
         epoch, lists = checkpoint.epochs.get(shard.source), checkpoint.lists.get(shard.source)
         if shard in self.offer.begun:
             return
@@ -297,7 +297,7 @@ class BackfillRunner:
             self._cut(wish, shard, table, landed)
 
     def _cut(self, wish: BackfillRequest, shard: Shard, table: Table, landed: LandedState) -> None:
-        """Split the shard into stretches along its key, as the key was at the noted position."""
+        """Split the shard into stretches along its key, as the key was at the recorded order."""
         known = landed.checkpoint.backfills[shard]
         declared = self.readers.schema(shard, landed.catalog, landed.checkpoint)
         key = _sent_key(table, declared)
@@ -310,7 +310,7 @@ class BackfillRunner:
         self.offer.begin(shard, cut)
 
     def _end(self, shard: Shard, known: Backfill, checkpoint: Checkpoint) -> None:
-        """Note the end of the log after the last read: every row that was read is below it."""
+        """Record the end of the log after the last read: every row that was read is below it."""
         noted = self._fences.get(shard)
         fence = self.readers.fence(shard.source, checkpoint, known.identity, noted)
         end = Order(known.order.epoch, *locate_position(fence.needed))
@@ -351,7 +351,7 @@ class BackfillRunner:
         if rows.span is not None and known.origin is Origin.REPAIR:
             ids, fence = self.mirror_ids, known.order
             there = ids.of(wish, shard, table, rows.span, landed.checkpoint, fence=fence)
-        if shard not in self._fences:  # of a life before: behind a new fence all of it is seen, too
+        if shard not in self._fences:  # of an earlier process; a new fence covers everything, too
             self._fences[shard] = self.readers.fence(source, landed.checkpoint, known.identity)
         return BackfillTask(
             changes=self.log.store.uri,
@@ -386,13 +386,13 @@ class BackfillRunner:
         until = time.monotonic() + SOME
         while sum(one.rows for one in self.offer.ready) < AHEAD:
             tasks = tuple(self._tasks(wish, table, landed))
-            rated = tasks[:1] and tasks[0].limits.rate  # of one task only the rate is known
+            rated = tasks[:1] and tasks[0].limits.rate  # the rate holds for one task only
             done = self.work(tasks[: 1 if rated else AT_ONCE])
             self._keep([one for one in done if isinstance(one, BackfillResult)])
             for one in done:
                 if isinstance(one, BackfillFailure):
                     before, _ = self._failed.get((one.shard, one.stretch), (0, one.error))
-                    count = 1 if one.brake else before + 1  # a brake is looked at again soon
+                    count = 1 if one.brake else before + 1  # a brake is retried soon
                     self._failed[one.shard, one.stretch] = (count, one.error)
             smooth = all(isinstance(one, BackfillResult) and not one.brake for one in done)
             few = len(tasks) <= AT_ONCE or not wish.rows.some
@@ -403,7 +403,7 @@ class BackfillRunner:
                 raise error
 
     def _keep(self, done: Sequence[BackfillResult]) -> None:
-        """Have the rows landed, and ask for as many at once as each server has time for."""
+        """Offer the rows to landing, and adapt the rows per statement to each server's speed."""
         self.offer.read([one.rows for one in done])
         fewest: dict[Shard, int] = {}
         for one in done:
@@ -417,12 +417,12 @@ class BackfillRunner:
             self._paces[shard] = select if select < asked else faster
 
     def _rate(self, wish: BackfillRequest, source: str) -> int:
-        """Rows a second that may be read: the lower of what was wished and the source's limit."""
+        """Rows per second that may be read: the lower limit of request and source; 0: no limit."""
         given = (wish.rate, read_limits(self.readers.settings(source).options).rate)
         return min(filter(None, given), default=0)
 
     def _rests(self, shard: Shard, stretch: int) -> bool:
-        """Whether it failed, and is tried again in a later round: each time twice as late."""
+        """Whether the stretch failed and waits for a retry; each wait is twice as long."""
         count, _ = self._failed.get((shard, stretch), (0, None))
         return self._round % min(1 << count, RARELY) != 0
 
@@ -459,14 +459,14 @@ def _failure(wish: BackfillRequest, step: Callable[[], None]) -> SluiceError | N
     except SluiceError as error:
         log.warning("reread_waits", table=wish.table, why=str(error))
         return error
-    except Exception as error:  # the boundary of one wish: all else goes on
+    except Exception as error:  # the boundary of one request: the others continue
         log.exception("reread_failed", table=wish.table)
         return ProofError(f"{type(error).__name__}: {error}; see the log")
     return None
 
 
 def _sent_key(table: Table, declared: TableSchema | None) -> tuple[str, ...]:
-    """The table's key in the order in which the shard's rows are sent under it."""
+    """The key's columns in the order of the shard's own key, if they are the same columns."""
     if declared is not None and (not table.key or set(declared.key) == set(table.key)):
         return declared.key
     return table.key
@@ -496,5 +496,5 @@ def _require_shown(
 
 
 def _is_other(known: Backfill, key: tuple[str, ...]) -> bool:
-    """Whether the table goes by another key than the one that it is read along."""
+    """Whether the table's key differs from the key along which the backfill reads."""
     return known.done is None and bool(known.key and key) and known.key != key

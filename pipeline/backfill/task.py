@@ -61,15 +61,15 @@ from pipeline.sources.source import RATE, TIME
 from pipeline.standards.table_standards import NO_STANDARDS, Standards, rows_again
 
 log = structlog.get_logger(__name__)
-FEWEST = 10  # rows of a SELECT: if the server is too slow for these, it is the server's matter
+FEWEST = 10  # rows of a SELECT: if even these take too long, the server is overloaded
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """What one task may read: ``rows`` in sum, ``select`` in one statement, for about ``time``.
+    """What one task may read: ``rows`` in total, ``select`` in one statement, for about ``time``.
 
-    And about so many ``bytes``: after them, fewer rows are asked for at once.  ``rate``: at most so
-    many rows a second; 0: as many as come.
+    After about ``bytes`` bytes it stops, and large rows lower the rows per statement. ``rate``: at
+    most so many rows per second; 0: no limit.
     """
 
     rows: int = 200_000
@@ -81,10 +81,10 @@ class ReadLimits:
 
 @dataclass(frozen=True, slots=True)
 class BackfillTask:
-    """All that a task needs, to be sent to where it runs; *asked*'s limit is not looked at.
+    """All that a task needs where it runs; the limit in *asked* is ignored.
 
-    If it asks for keys, those are read one by one.  ``there`` are ids that the mirror has of what
-    is asked for.  A key or id that the source has not is deleted.
+    If *asked* has keys, those are read one by one. ``there`` are the mirror's ids in the requested
+    range. A key or id that the source does not have is deleted.
     """
 
     changes: str
@@ -110,7 +110,7 @@ class BackfillTask:
 class BackfillResult:
     """The result of one task; ``select`` is the number of rows that a statement reads in time.
 
-    ``brake`` as of a `BackfillState`.
+    ``brake`` is that of `BackfillState`.
     """
 
     rows: BackfilledRows
@@ -122,7 +122,7 @@ class BackfillResult:
 class BackfillFailure:
     """Why a task of the stretch failed; ``refused`` if a retry cannot succeed.
 
-    ``brake`` as of a `BackfillState`.
+    ``brake`` is that of `BackfillState`.
     """
 
     shard: Shard
@@ -154,13 +154,13 @@ def try_task(task: BackfillTask) -> BackfillResult | BackfillFailure:
 
 
 def run_task(task: BackfillTask) -> BackfillResult:
-    """Read, shape, write.
+    """Read the rows, shape them and write the file.
 
     Raises:
         UnreachableError: the server did not answer, is loaded, or the lake could not be written.
-        ProofError: it is another server, or the table is not there.
+        ProofError: it is another server, or the table does not exist.
         ConfigError: it may not be read, or has no key.
-        FormatError: as ``shaped``; it is tried again.
+        FormatError: see `shape_rows`; it is tried again.
     """
     pace = ReadPace(task.limits)
     name = f"part-{uuid.uuid4()}.parquet"
@@ -198,16 +198,16 @@ def run_task(task: BackfillTask) -> BackfillResult:
 
 @dataclass(eq=False)
 class _DescribedColumns:
-    """Columns of all rows that are read, for sources without schema events."""
+    """The columns of all rows read, for sources without schema events."""
 
     declared: TableSchema | None
     table: TableDescription | None = None
 
     def learn(self, description: TableDescription | None) -> None:
-        """Take those of one read.
+        """Store the columns of one read.
 
         Raises:
-            ProofError: they are others than those of the read before.
+            ProofError: they differ from those of the read before.
         """
         if self.table is not None and description != self.table:
             raise ProofError(f"the columns of {self.table.shard} changed while it was read")
@@ -224,7 +224,7 @@ class _DescribedColumns:
 
     @property
     def news(self) -> TableDescription | None:
-        """The columns, unless the log has described the same."""
+        """The columns, unless the log has described the same ones."""
         if self.table is None or self.declared is None or not self.declared.columns:
             return self.table
         dialect = self.declared.columns[0].dialect
@@ -234,9 +234,9 @@ class _DescribedColumns:
 
 @dataclass(eq=False)
 class ReadPace:
-    """How many rows the next statement asks for, and when; halved where the server is too slow.
+    """How many rows the next statement asks for, and when; halved if the server is too slow.
 
-    ``brake`` as of a `BackfillState`.
+    ``brake`` is that of `BackfillState`.
     """
 
     limits: ReadLimits
@@ -247,18 +247,18 @@ class ReadPace:
     brake: str = ""
 
     def __post_init__(self) -> None:
-        """The clock runs from now on; under a rate no statement asks for more than a second's."""
+        """Start the clock."""
         self.select = self.limits.select
         self.begun = time.monotonic()
 
     @property
     def limit(self) -> int:
-        """Rows of the next statement."""
+        """Rows of the next statement; at most those of one second if there is a rate."""
         return min(self.select, self.limits.rate or self.select)
 
     @property
     def until(self) -> float:
-        """When the task has had its time."""
+        """When the time of the task is over."""
         return self.begun + self.limits.time.total_seconds()
 
     def slower(self) -> bool:
@@ -268,14 +268,14 @@ class ReadPace:
         return self.select >= FEWEST
 
     def took(self, read: RowsRead) -> None:
-        """Count what was read; ask for fewer where so many would come to most of a share."""
+        """Count what was read; ask for fewer rows if they took over half of the task's bytes."""
         self.size += read.rows.nbytes
         self.rows += len(read.rows)
         if 2 * read.rows.nbytes > self.limits.bytes:
             self.select = max(self.select // 2, min(self.select, FEWEST))
 
     def over(self, rows: int) -> bool:
-        """Return whether the task has read its share; wait first, as its rate demands."""
+        """Return whether the task has read its share; waits first if it is faster than its rate."""
         if self.limits.rate and (early := self._early()) > 0:
             self.brake = RATE
             time.sleep(early)
@@ -283,12 +283,12 @@ class ReadPace:
         return rows >= self.limits.rows or self.size >= self.limits.bytes or late
 
     def _early(self) -> float:
-        """Seconds by which its rows came before their time."""
+        """Seconds by which the task is ahead of its rate."""
         return self.begun + self.rows / self.limits.rate - time.monotonic()
 
 
 _Read = tuple[RowsRead, pa.RecordBatch]
-"""Rows, and those that were asked for and are not there: their keys, and the keys' columns."""
+"""Rows, and those that were asked for but do not exist: their keys, and the keys' columns."""
 
 
 def _reads(server: RowReader, task: BackfillTask, pace: ReadPace) -> Iterator[_Read]:
@@ -310,7 +310,7 @@ def _reads(server: RowReader, task: BackfillTask, pace: ReadPace) -> Iterator[_R
 
 
 def _keyed(server: RowReader, task: BackfillTask, pace: ReadPace) -> Iterator[_Read]:
-    """The rows of some keys after the others; ``last`` is how many were asked for by then."""
+    """Read the rows of the requested keys; ``last`` counts the keys asked for so far."""
     at, first = (int(task.asked.after[0]) if task.asked.after else 0,) * 2
     while not pace.over(at - first):
         some = task.asked.keys[at : at + pace.limit]
@@ -353,11 +353,11 @@ def _rows_of_deleted(asked: Sequence[str], read: RowsRead, task: BackfillTask) -
 def shape_rows(
     rows: pa.RecordBatch, task: BackfillTask, blank: Blank, op: Op = Op.READ
 ) -> pa.RecordBatch:
-    """Rows of ``CHANGES`` of ``ROWS``, all at the order of the fence, their batch left blank.
+    """Convert ``ROWS`` to rows of ``CHANGES``, all at the order of the fence, with a blank batch.
 
     Raises:
-        FormatError: a value is to be written by a standard that has no answer for it.
-        ConfigError: the standards are those of another key.
+        FormatError: a standard has no result for a value.
+        ConfigError: the standards belong to another key.
     """
     count, shard = len(rows), task.asked.shard
     source, name = pa.repeat(shard.source, count), pa.repeat(shard.name, count)
@@ -384,7 +384,7 @@ def shape_rows(
 
 @dataclass(frozen=True, slots=True)
 class StretchRows:
-    """The rows of one stretch: those under ``keys``, those of ``span``, or all if both are None."""
+    """The rows of one stretch: those with ``keys``, those in ``span``, or all if neither is set."""
 
     keys: tuple[str, ...] = ()
     span: tuple[int, int] | None = None
@@ -393,10 +393,10 @@ class StretchRows:
 def find_key_ranges(
     wish: BackfillRequest, shard: Shard, table: Table, bounds: Callable[[], Sequence[KeyTexts]]
 ) -> tuple[KeyRange, ...]:
-    """Where reading begins and ends; none if no row of *shard* is wished for.
+    """The stretches to read; empty if no row of *shard* is requested.
 
     Raises:
-        ConfigError: ranges are asked for of a table whose key is not one integer.
+        ConfigError: ranges are requested of a table whose key is not one integer.
     """
     rows = wish.rows
     if not rows.some:
@@ -423,7 +423,7 @@ def require_few(wish: BackfillRequest, rows: int) -> None:
     """Refuse a backfill that has more rows than its request allows.
 
     Raises:
-        ConfigError: says how many, and what now.
+        ConfigError: with the number of rows and the fix.
     """
     most = wish.rows.most
     if most is not None and rows > most:

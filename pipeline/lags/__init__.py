@@ -1,1 +1,1 @@
-"""From samples of one round to lags and watermarks."""
+"""Computes lags, watermarks and retention from the samples of one round."""

@@ -1,11 +1,11 @@
 """Computes watermark and lag per hop from the samples of a round; lags sum to now - watermark.
 
-A watermark is the `at` of a heartbeat that is proven to have passed, never a time stamp of a
+A watermark is the `at` of a heartbeat that has provably passed the hop, never a time stamp of a
 change. So the watermark of an idle table advances. It never goes back within an epoch.
 
 A sample that is absent, stale, not advancing or ahead of the clock makes its hop `Missing`, never
-0. Upstream is sampled first, so an early stage may look behind a later one. What is further down
-has certainly passed the early stage, so its watermark is raised to that. Pure.
+0. Upstream is sampled first, so an early stage may look behind a later one. A heartbeat that is
+further downstream has certainly passed the early stage, so its watermark is raised to that. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ STAGE_EXIT = {
     Stage.IMAGE: Hop.MERGE,
     Stage.COPY: Hop.COPY,
 }
-EVERY = (Hop.COLLECTION, Hop.CONSUMER, Hop.MERGE)  # that any source has
+EVERY = (Hop.COLLECTION, Hop.CONSUMER, Hop.MERGE)  # that every source has
 MOVING = (Stage.LANDED, Stage.MIRROR)  # an image does not change: no watermark passes it
 BEHIND = {
     Stage.LANDED: (Hop.MERGE, Hop.COPY),
@@ -43,7 +43,7 @@ BEHIND = {
 
 @dataclass(frozen=True, slots=True)
 class WatermarkFloor:
-    """A watermark not to go back from, within its epoch and while batches count up."""
+    """A lower bound of a watermark, within its epoch and while batches increase."""
 
     at: datetime
     epoch: int
@@ -73,23 +73,23 @@ class Lags:
     kept: Mapping[tuple[str, Hop], WatermarkFloor] = field(default_factory=dict)
 
     def up_to(self, stage: Stage) -> tuple[HopLag, ...]:
-        """The hops that a change has passed once it is in *stage*."""
+        """The hops that a change has passed when it is in *stage*."""
         behind = BEHIND.get(stage, (Hop.COPY,))
         return tuple(each for each in self.hops if each.hop not in behind)
 
     def total(self, stage: Stage) -> Lag:
-        """Sum of the lags up to *stage*; Missing if one of them is, or is negative."""
+        """Sum of the lags up to *stage*; Missing if one of them is missing or negative."""
         total = timedelta()
         for each in self.up_to(stage):
             if isinstance(each.lag, Missing):
                 return Missing(f"{each.hop}: {each.lag.why}")
             if each.lag < timedelta():
-                return Missing(f"{each.hop}: negative lag")  # a skewed clock must not buy time
+                return Missing(f"{each.hop}: negative lag")  # a wrong clock must not gain time
             total += each.lag
         return total if self.hops else Missing("no hop was measured")
 
     def slowest(self, stage: Stage = Stage.MIRROR) -> HopLag | None:
-        """The first hop up to *stage* of unknown lag, else the one that takes longest."""
+        """The first hop up to *stage* with unknown lag, else the hop with the highest lag."""
 
         def taken(one: HopLag) -> timedelta:
             return timedelta.max if isinstance(one.lag, Missing) else one.lag
@@ -97,7 +97,7 @@ class Lags:
         return max(self.up_to(stage), key=taken, default=None)
 
     def watermark(self, stage: Stage) -> Watermark:
-        """Every change committed at the source up to here is in *stage*."""
+        """The time up to which every change committed at the source is in *stage*."""
         found = (each.watermark for each in self.hops if each.hop is STAGE_EXIT[stage])
         return next(found, Missing("no hop was measured"))
 
@@ -107,7 +107,7 @@ def measure_lags(
 ) -> Lags:
     """Lags of *table* at *now*; *earlier*, the last round's, keeps watermarks from going back.
 
-    With several sources each watermark is the lowest of theirs.
+    With several sources each watermark is the lowest of the sources.
     """
     kept = dict(earlier.kept) if earlier else {}
     exits: dict[str, Mapping[Hop, Watermark]] = {}
@@ -125,10 +125,10 @@ def measure_lags(
 
 
 def measure_copy(mirror: Lags, copy: Lags) -> Lags:
-    """Lags up to a copy: those up to its *mirror*, and the hop from there on.
+    """Lags up to a copy: those up to its *mirror*, and the hop COPY.
 
-    *copy* are those of the same table if the copy were its mirror.  A copy never holds more than
-    its mirror; where it is seen later than that, it may only look so.
+    *copy* are the lags of the same table as if the copy were its mirror. A copy never holds more
+    than its mirror, so its watermark is limited to the mirror's.
     """
     entry, leave = mirror.watermark(Stage.MIRROR), copy.watermark(Stage.MIRROR)
     if isinstance(entry, datetime) and isinstance(leave, datetime):
@@ -139,7 +139,7 @@ def measure_copy(mirror: Lags, copy: Lags) -> Lags:
 
 
 def _lowest(hop: Hop, exits: Mapping[str, Mapping[Hop, Watermark]], now: datetime) -> Watermark:
-    """The lowest watermark of the sources that have the hop, or of what stands in its place."""
+    """The lowest watermark of *hop* over all sources; COLLECTION's where a source has no hop."""
     lowest = now
     for source, found in exits.items():
         here = found.get(hop, found[Hop.COLLECTION])
@@ -159,7 +159,7 @@ def _lag(entry: Watermark, leave: Watermark) -> Lag:
 
 
 def _age(hop: Hop, table: Table, samples: Samples, now: datetime) -> timedelta | None:
-    """Age of the oldest sample that the hop's exit rests on; None if one was never taken."""
+    """Age of the oldest sample that the hop's watermark depends on; None if one was never taken."""
     if hop is Hop.MERGE:
         return find_oldest_age(now, samples.checkpoint, samples.mirror)
     key, sources = ("age", hop, table.sources, now), table.sources
@@ -169,7 +169,7 @@ def _age(hop: Hop, table: Table, samples: Samples, now: datetime) -> timedelta |
 def _age_upstream(
     hop: Hop, names: Iterable[str], samples: Samples, now: datetime
 ) -> timedelta | None:
-    """The same of a hop that no mirror has a part in."""
+    """The same for a hop that does not depend on a mirror."""
     sources = [samples.source(name) for name in names]
     match hop:
         case Hop.COLLECTION:
@@ -185,10 +185,10 @@ def _age_upstream(
 def sample_watermarks(
     table: Table, source: str, samples: Samples, now: datetime
 ) -> dict[Hop, Watermark]:
-    """The watermark each hop of one source ends at, as sampled; SYNC only if it exists."""
+    """The watermark at the exit of each hop of one source, as sampled; SYNC only if it exists."""
     upstream = samples.once(("upstream", source, now), lambda: _upstream(source, samples, now))
     if Hop.MERGE in upstream:
-        return dict(upstream)  # what stands in the way of knowing it of any table
+        return dict(upstream)  # a cause that is the same for every table
     newest = samples.walked(table)[-1].passed.get(source)
     landed = _watermark_at(newest, _unlanded(source, samples.checkpoint))
     return {
@@ -220,10 +220,10 @@ def kept_exits(
     samples: Samples,
     floor: Mapping[tuple[str, Hop], WatermarkFloor],
 ) -> dict[tuple[str, Hop], WatermarkFloor]:
-    """Return what to keep of *exits*: the higher of each and its *floor*, if of one history.
+    """Return the floors to keep: the higher of each exit and its *floor*, if of one history.
 
-    A mirror restored to an older version, a recreated lane and a new epoch each start over: there a
-    lower watermark is correct. A Missing exit does not change its floor.
+    A mirror restored to an older version, a recreated lane and a new epoch each start over: a lower
+    watermark is correct there. A Missing exit does not change its floor.
     """
     kept: dict[tuple[str, Hop], WatermarkFloor] = {}
     for hop, found in exits.items():
@@ -238,7 +238,7 @@ def kept_exits(
 
 
 def lift_watermarks(exits: Mapping[Hop, Watermark]) -> dict[Hop, Watermark]:
-    """Each known watermark raised to the highest known one further down."""
+    """Each known watermark raised to the highest known one further downstream."""
     raised = dict(exits)
     highest: datetime | None = None
     for hop in reversed(Hop):
@@ -249,7 +249,7 @@ def lift_watermarks(exits: Mapping[Hop, Watermark]) -> dict[Hop, Watermark]:
 
 
 def is_of_log_before(acknowledged: Acknowledged, newest: Fence, checkpoint: Checkpoint) -> bool:
-    """Whether what is *acknowledged* may be of the log before the epoch of the *newest* fence.
+    """Whether *acknowledged* may be of the log before the epoch of the *newest* fence.
 
     Positions of two logs are comparable only if both name transactions.
     """
@@ -317,7 +317,7 @@ def _watermark_at(fence: Fence | None, why: str) -> Watermark:
 def _history(
     source: str, hop: Hop, samples: Samples, old: WatermarkFloor | None
 ) -> tuple[int, int]:
-    """Epoch and batch that a watermark belongs to; the old ones while the checkpoint is unknown."""
+    """Epoch and batch of a watermark; those of *old* while the checkpoint is unknown."""
     if isinstance(samples.checkpoint, Missing):
         return (old.epoch, old.batch) if old else (-1, -1)
     checkpoint = samples.checkpoint.value

@@ -1,8 +1,9 @@
-"""How long until retention deletes what was not read yet?  Lower bounds by clocks that are known.
+"""Computes a lower bound of the time until retention deletes unread data.
 
-Topics and binary logs are kept for a time; something unread is at most as old as the last moment
-up to which all is known to be read.  What limits of size or compaction take earlier is not
-foreseen, but for a log that is kept for its collector by size alone: by how fast it grows.  Pure.
+Topics and binary logs are kept for a time; an unread record is at most as old as the last instant
+up to which all is known to be read. Limits of size and compaction may delete earlier, which is not
+foreseen. The exception is a log that is kept for its collector by size alone: it is judged by how
+fast it grows. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +16,19 @@ from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, TopicPart
 from pipeline.sources.positions import has_reached
 from pipeline.sources.source import LogBacklog
 
-FOR_EVER = timedelta(days=100 * 365)  # what is kept for longer is kept without end
+FOR_EVER = timedelta(days=100 * 365)  # a longer retention counts as endless
 ENOUGH = timedelta(hours=6)
 
 Limit = timedelta | None | Missing
-"""For how long something is kept; None without end, Missing if unknown."""
+"""How long something is kept; None without a limit, Missing if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """A topic that is landed from or a log that is collected, by ``kind`` and ``name``.
+    """The retention of a topic or of a source log, by ``kind`` and ``name``.
 
-    ``through`` is an instant up to which all of it was read; None if none is known.
-    ``backlog`` is what it is worked out from, if that is bytes.
+    ``through`` is an instant up to which all of it was read; None if none is known. ``backlog`` is
+    the measurement in bytes that it is computed from, if any.
     """
 
     kind: str
@@ -37,29 +38,29 @@ class Retention:
     backlog: LogBacklog | None = None
 
     def left(self, now: datetime) -> timedelta | None:
-        """Time until something unread is deleted, at least; None without end, or if not known."""
+        """The least time until unread data is deleted; None without a limit, or if unknown."""
         if not isinstance(self.kept, timedelta) or self.through is None:
             return None
         return max(self.kept - (now - self.through), timedelta())
 
     @property
     def unknown(self) -> bool:
-        """Whether there may be an end at an unknown time."""
+        """Whether unread data may be deleted at an unknown time."""
         return isinstance(self.kept, Missing) or (self.kept is not None and self.through is None)
 
     def tight(self, now: datetime) -> bool:
-        """Whether a person must act: under six hours, or half of a time that is short anyway."""
+        """Whether an operator must act: under six hours left, or half of a shorter retention."""
         left, needed = self.left(now), self.needed
         return left is not None and needed is not None and left < needed
 
     @property
     def needed(self) -> timedelta | None:
-        """Time left below which a person must act; None where nothing is deleted by time."""
+        """The remaining time below which an operator must act; None without a time limit."""
         return min(ENOUGH, self.kept / 2) if isinstance(self.kept, timedelta) else None
 
 
 def topic_kept(settings: Mapping[str, str]) -> timedelta | None:
-    """For how long a topic keeps a record by its settings; None if no time limits it."""
+    """How long a topic keeps a record by its settings; None if no time limits it."""
     if "delete" not in settings.get("cleanup.policy", "delete"):
         return None
     return _limit(int(settings.get("retention.ms", -1)))
@@ -72,16 +73,16 @@ def log_kept(limit: Limit) -> Limit:
 
 @dataclass(frozen=True, slots=True)
 class BacklogSample:
-    """What a source reported of its backlog at an instant."""
+    """A source's report of its backlog at an instant."""
 
     at: datetime
     backlog: LogBacklog
 
 
 def of_backlog(samples: Sequence[BacklogSample]) -> Retention:
-    """The retention of a log by its size, at the fastest it has grown between two *samples*.
+    """The retention of a log by its size, at the fastest growth between two *samples*.
 
-    They ascend, and are at least one.
+    *samples* are ascending, and there is at least one.
     """
     last = samples[-1]
     one = last.backlog
@@ -103,7 +104,7 @@ def of_backlog(samples: Sequence[BacklogSample]) -> Retention:
 
 
 def _fastest(samples: Sequence[BacklogSample]) -> float | None:
-    """Bytes a second; None if no two samples tell."""
+    """The highest growth in bytes per second; None if no two samples show it."""
     rates = [
         (after.backlog.written - before.backlog.written) / (after.at - before.at).total_seconds()
         for before, after in pairwise(samples)
@@ -113,7 +114,7 @@ def _fastest(samples: Sequence[BacklogSample]) -> float | None:
 
 
 def has_landed(checkpoint: Checkpoint, at: TopicPartition, end: PartitionEnd) -> bool:
-    """Whether W has come to *end*, in the same incarnation of the topic."""
+    """Whether W has reached *end*, in the same incarnation of the topic."""
     w = checkpoint.offsets.get(at, PartitionEnd(0))
     if w.topic_id and end.topic_id and w.topic_id != end.topic_id:
         return end.offset == 0
@@ -123,10 +124,11 @@ def has_landed(checkpoint: Checkpoint, at: TopicPartition, end: PartitionEnd) ->
 def collected_through(
     fences: Sequence[Fence], said: Iterable[Acknowledged], identity: str, alive: datetime
 ) -> datetime | None:
-    """An instant up to which a collector needs no log any more; None if none is known.
+    """An instant up to which a collector no longer needs the log; None if none is known.
 
-    *fences* ascend; *said* are positions it has acknowledged on the server of that *identity*.
-    When all fences are collected and none is from *alive* or later, nothing is known to wait.
+    *fences* ascend; *said* are positions it has acknowledged on the server of that *identity*. None
+    also if it has collected all fences and none is from *alive* or later, because no change is
+    known to wait.
     """
     acknowledged = tuple(said)
     for fence in reversed(fences):

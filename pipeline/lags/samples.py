@@ -1,13 +1,12 @@
-"""Holds what one monitoring round measured of a table, when, and how old it may get.
+"""Holds what one monitoring round measured of a table, when, and the age up to which it counts.
 
-The batches seen so far are part of it: they translate a mirror's batch into the heartbeats that
-the mirror covers. A mirror that has applied the last change of a table at or before a batch is
-applied through that batch. So the newest such batch shows what the mirror holds, without an
-empty merge.
+The batches seen so far are part of it: they translate a mirror's batch into the heartbeats that the
+mirror covers. A mirror that has applied the last change of a table at or before a batch is applied
+through that batch. So the newest such batch shows what the mirror holds, without an empty merge.
 
-A long history is thinned: the older its entries, the wider apart. A dropped entry makes an
-answer later, never wrong. The delay is normally a fixed share of the entry's age. So a question
-about this morning is never answered with the afternoon.
+A long history is thinned: the older its entries, the wider apart. A dropped entry makes an answer
+later, never wrong. The delay is normally a fixed share of the entry's age. So a question about this
+morning is never answered with the afternoon.
 """
 
 from bisect import bisect_left
@@ -27,11 +26,11 @@ T = TypeVar("T")
 def thin_history(
     history: Sequence[T], place: Callable[[T], float], *, share: int, limit: int
 ) -> tuple[T, ...]:
-    """Of *history*, ascending by *place*: all of it up to *limit*, else what must not be left out.
+    """Thin *history*, ascending by *place*, if it has more than *limit* entries.
 
-    Between two that are kept lies at most the *share*-th part of their distance to the newest,
-    unless nothing was there.  The newest and the oldest are always kept.  Where that is still more
-    than *limit*, every second of the older half goes.
+    The gap between two kept entries is at most 1/*share* of their distance to the newest, unless
+    there was no entry between them. The newest and the oldest are always kept. If more than *limit*
+    remain, every second one of the older half is dropped.
     """
     if len(history) <= limit:
         return tuple(history)
@@ -47,7 +46,7 @@ def thin_history(
 
 @dataclass(frozen=True, slots=True)
 class Sample(Generic[T]):
-    """A measurement, when it was taken, and the age up to which (included) it may be used."""
+    """A measurement, when it was taken, and the greatest age at which it may still be used."""
 
     value: T
     at: datetime
@@ -58,7 +57,7 @@ class Sample(Generic[T]):
 class MirrorPosition:
     """The version of a mirror, and the batch of its lane that it is applied through.
 
-    ``mirror`` is the id of its table: a recreated table in the same folder has another. ``images``
+    ``mirror`` is its table id, which differs for a recreated table in the same folder. ``images``
     are the versions that are images of cuts, oldest cut first.
     """
 
@@ -84,16 +83,16 @@ class LandedBatch:
     passed: Mapping[str, Fence]
 
     def holds(self, table: str, applied: int) -> bool:
-        """Whether a mirror applied through batch *applied* holds all this batch promises."""
+        """Whether a mirror applied through *applied* has all changes of *table* in this batch."""
         return self.tables.get(table, -1) <= applied
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSamples:
-    """One source in one round; its fences, all heartbeats still remembered, ascend by number.
+    """One source in one round; its fences, all heartbeats still stored, ascend by number.
 
-    ``synced`` is the number of the newest fence that mirrored topics have provably passed; None
-    when no sync hop is configured (then the hop does not exist, which is not the same as Missing).
+    ``synced`` is the number of the newest fence that has provably passed the mirrored topics. It is
+    None if no sync hop is configured; then the hop does not exist, which differs from Missing.
     """
 
     fences: Sample[tuple[Fence, ...]] | Missing
@@ -101,7 +100,7 @@ class SourceSamples:
     synced: Sample[int] | Missing | None = None
 
     def known(self) -> tuple[Fence, ...]:
-        """Fences written so far, however old the sample: what was written stays written."""
+        """The fences known so far; even an old sample counts, because fences never change."""
         return () if isinstance(self.fences, Missing) else self.fences.value
 
 
@@ -113,7 +112,7 @@ class WorkedOut:
     _found: dict[Hashable, Any] = field(default_factory=dict)
 
     def of(self, sources: object, checkpoint: object, steps: object) -> dict[Hashable, Any]:
-        """What is remembered of these very samples; nothing of any but those asked of first."""
+        """The cached results for these samples; an empty cache for other samples than the first."""
         if self._about is None:
             self._about = sources, checkpoint, steps
         known = self._about
@@ -124,10 +123,10 @@ class WorkedOut:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Everything one table's lags and proof rest on, sampled upstream first.
+    """All samples behind one table's lags and proof, sampled upstream first.
 
-    ``steps`` are the batches seen so far, ascending (:func:`extend_batches`).  ``worked`` is shared
-    by all tables of one look: by samples that differ in nothing but the mirror.
+    ``steps`` are the batches seen so far, ascending (:func:`extend_batches`). ``worked`` is shared
+    by all tables of one look: by samples that differ only in the mirror.
     """
 
     sources: Mapping[str, SourceSamples]
@@ -140,18 +139,18 @@ class Samples:
     )
 
     def source(self, name: str) -> SourceSamples:
-        """The samples of a source; all Missing when it was not sampled."""
+        """The samples of a source; all Missing if it was not sampled."""
         nothing = Missing(f"source {name} was not sampled")
         return self.sources.get(name, SourceSamples(nothing, nothing))
 
     def of_copy(
         self, copy: Sample[Mapping[str, CopyPosition | Missing]] | Missing, table: str
     ) -> "Samples":
-        """The same as if the *copy* of the table were its mirror, as far as it holds that whole."""
+        """The same samples with the *copy* of the table as its mirror, if the copy is complete."""
         return replace(self, mirror=_as_mirror(self.mirror, copy, table))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What *make* gives, which must not rest on the mirror: worked out once for all tables."""
+        """The result of *make*, which must not use the mirror; computed once for all tables."""
         known = self.worked.of(self.sources, self.checkpoint, self.steps)
         if key not in known:
             known[key] = make()
@@ -162,8 +161,9 @@ class Samples:
         """Return the steps that count for *table*: since its newest base and since a shard left it.
 
         Steps before changes that landed late do not count either. A mirror at an earlier step
-        misses the rows of that base or those changes, or has rows of that shard, which may have
-        been lost in part. The current checkpoint's step is the last one, however old its sample is.
+        misses the rows of that base or those changes, or has rows of that shard. The log may have
+        lost part of those. The current checkpoint's step is the last one, even if its sample is
+        old.
         """
         if isinstance(self.checkpoint, Missing):
             return self.steps
@@ -182,7 +182,7 @@ class Samples:
         return steps[bisect_left(steps, since, key=lambda one: one.batch) :]
 
     def steps_of(self, table: Table) -> tuple[LandedBatch, ...]:
-        """All steps of the table's sources, whether or not they say something of *table*."""
+        """All steps of the table's sources, whether or not they change *table*."""
         sources, checkpoint = table.sources, self.checkpoint
         if isinstance(checkpoint, Missing):
             return self.steps
@@ -199,7 +199,7 @@ def _as_mirror(
     copy: Sample[Mapping[str, CopyPosition | Missing]] | Missing,
     table: str,
 ) -> Sample[MirrorPosition] | Missing:
-    """Return the position of a copy as that of a mirror; None of a table recreated in its place."""
+    """Return the position of a copy as a mirror's; Missing if the mirror was recreated since."""
     if isinstance(copy, Missing):
         return copy
     if isinstance(mirror, Missing):
@@ -215,7 +215,7 @@ def _as_mirror(
 
 
 def require_fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:
-    """The sample's value, if it is at most its budget old and not from the future."""
+    """The sample's value if it is not older than its budget and not from the future."""
     if isinstance(sample, Missing):
         return sample
     age = (now - sample.at).total_seconds()
@@ -242,7 +242,7 @@ def require_active_fences(one: SourceSamples, now: datetime) -> tuple[Fence, ...
 
 
 def explain_future_fence(fences: Sequence[Fence], now: datetime) -> Missing | None:
-    """Why *fences*, ascending, prove nothing where the newest is of a time still to come."""
+    """Explain why *fences*, ascending, prove nothing: the newest is ahead of the clock."""
     if not fences or fences[-1].at <= now:
         return None
     seconds = (fences[-1].at - now).total_seconds()
@@ -250,13 +250,13 @@ def explain_future_fence(fences: Sequence[Fence], now: datetime) -> Missing | No
 
 
 def find_oldest_age(now: datetime, *samples: Sample[Any] | Missing) -> timedelta | None:
-    """How old the oldest of *samples* is; None if one was never taken."""
+    """Age of the oldest of *samples*; None if one was never taken."""
     ages = [now - each.at for each in samples if not isinstance(each, Missing)]
     return max(ages) if len(ages) == len(samples) else None
 
 
 def to_landed_batch(checkpoint: Checkpoint, fences: Mapping[str, Sequence[Fence]]) -> LandedBatch:
-    """What *checkpoint* proves of the *fences* known by source, each ascending by number."""
+    """The tables and the newest covered fences of *checkpoint*; *fences* by source, ascending."""
     newest = {source: find_covered_fence(checkpoint, known) for source, known in fences.items()}
     return LandedBatch(
         checkpoint.batch, checkpoint.tables, {k: v for k, v in newest.items() if v is not None}
@@ -271,10 +271,10 @@ def find_covered_fence(checkpoint: Checkpoint, fences: Sequence[Fence]) -> Fence
 def extend_batches(
     steps: tuple[LandedBatch, ...], new: LandedBatch, limit: int = 512
 ) -> tuple[LandedBatch, ...]:
-    """Add *new*; past *limit*, the older are kept wider apart, which only makes them cautious.
+    """Add *new*; past *limit*, older steps are thinned, which only delays watermarks.
 
-    The same batch seen again, with more fences known, takes the place of what was kept of it.
-    A lower batch than the last is another lane's history: the old one is dropped.
+    The same batch seen again, with more fences known, replaces its step. A batch lower than the
+    last is another lane's history: the old one is dropped.
     """
     if steps and new.batch < steps[-1].batch:
         return (new,)
@@ -285,7 +285,7 @@ def extend_batches(
 def drop_disproved(
     steps: tuple[LandedBatch, ...], fallen: Mapping[str, range]
 ) -> tuple[LandedBatch, ...]:
-    """The *steps* without those fences whose times proved wrong: by source, their numbers."""
+    """The *steps* without fences whose times proved wrong; *fallen*: source -> their numbers."""
     if not fallen:
         return steps
     return tuple(
@@ -302,5 +302,5 @@ def drop_disproved(
 
 
 def applied_step(steps: Sequence[LandedBatch], table: str, applied: int) -> LandedBatch | None:
-    """The newest of *steps*, ascending, that a mirror applied through *applied* holds."""
+    """The newest of *steps*, ascending, whose changes of *table* a mirror through *applied* has."""
     return next((each for each in reversed(steps) if each.holds(table, applied)), None)

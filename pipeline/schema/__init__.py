@@ -1,1 +1,1 @@
-"""Which columns a table had, which types they have in the lake, and when a mirror may follow."""
+"""Tracks the columns a table had, types them for the lake, and decides what mirrors may follow."""

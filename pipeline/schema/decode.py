@@ -24,10 +24,10 @@ from pipeline.schema.wire import HIGHEST, LOWEST, SentAs
 
 @dataclass(frozen=True, slots=True)
 class TypedRows:
-    """Rows in the texts' order, a column for each of the table's, in its order.
+    """Typed rows in the order of the texts, one column for each of the table's, in its order.
 
-    ``misread``, never null: a value was there but is null now, or the text is no JSON object.
-    ``unknown``: sorted names of fields without a column.
+    ``misread`` is never null: true if a value did not fit and is now null, or the text is not a
+    JSON object. ``unknown``: sorted names of fields without a column.
     """
 
     rows: pa.Table
@@ -43,7 +43,7 @@ class _TypedBlock:
 
 
 def type_rows(texts: pa.StringArray | pa.ChunkedArray, columns: Sequence[Column]) -> TypedRows:
-    """Type whole rows; a null text is a row of nulls and no misreading, as an absent field is."""
+    """Type whole rows; a null text is a row of nulls and, like an absent field, not misread."""
     schema = pa.schema([(column.name, arrow_type(column)) for column in columns])
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     parts = [_typed(_sound(chunk), columns) for chunk in chunks]
@@ -56,7 +56,7 @@ def type_rows(texts: pa.StringArray | pa.ChunkedArray, columns: Sequence[Column]
 
 
 def _sound(texts: pa.StringArray) -> pa.StringArray:
-    """Texts in Arrow's plain layout; for what is no UTF-8 the empty text, no JSON object either."""
+    """Texts in Arrow's plain layout; invalid UTF-8 becomes the empty text, which is not JSON."""
     texts = texts.cast(pa.string())
     try:
         texts.validate(full=True)
@@ -74,7 +74,7 @@ def _utf8(data: bytes) -> str:
 
 
 def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _TypedBlock:
-    """Read the rows that are as expected; then put the odd ones in their places."""
+    """Read the expected rows together; then insert the odd ones, read one by one."""
     read = wire.read_expected(texts, tuple(wire.Field(c.name, c.dialect.sent(c)) for c in columns))
     most = _part(columns, read.columns, pa.array([False] * len(texts), pa.bool_()))
     if not read.odd:
@@ -111,7 +111,7 @@ def _part(
 
 
 MOST_DIGITS = 38
-FIRST_DAY, LAST_DAY = -719_528, 2_932_896  # 0000-01-01 and 9999-12-31: all that a lake holds
+FIRST_DAY, LAST_DAY = -719_528, 2_932_896  # 0000-01-01 and 9999-12-31, the limits of a lake
 DAY = 86_400_000_000  # microseconds
 FIRST, LAST = FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1
 WHOLE = r"^-?0*[0-9]{1,19}$"
@@ -123,19 +123,19 @@ INSTANT = (
 
 
 def keep_fitting(fits: pa.BooleanArray, wire: pa.Array) -> pa.Array:
-    """*wire* where it *fits*, which is null where *wire* is."""
-    if pc.all(fits, min_count=0).as_py():  # nulls do not count, and stay null
+    """*wire* where it *fits*, else null; *fits* is null where *wire* is."""
+    if pc.all(fits, min_count=0).as_py():  # nulls are skipped, and stay null
         return wire
     return pc.if_else(fits, wire, pa.scalar(None, wire.type))
 
 
 def keep_between(wire: pa.Array, low: pa.Scalar, high: pa.Scalar) -> pa.Array:
-    """*wire* from *low* to *high*, both included."""
+    """*wire* where it is from *low* to *high*, both inclusive, else null."""
     return keep_fitting(pc.and_(pc.greater_equal(wire, low), pc.less_equal(wire, high)), wire)
 
 
 def parse_whole_numbers(wire: pa.StringArray) -> pa.Int64Array:
-    """Digits of whole numbers; by way of decimals, which hold more than 64 bits."""
+    """Parse texts of whole numbers; by way of decimals, which hold more than 64 bits."""
     found = keep_fitting(pc.match_substring_regex(wire, WHOLE), wire)
     wide = found.cast(pa.decimal128(MOST_DIGITS, 0))
     low, high = (pa.scalar(Decimal(edge), wide.type) for edge in (LOWEST, HIGHEST))
@@ -143,14 +143,14 @@ def parse_whole_numbers(wire: pa.StringArray) -> pa.Int64Array:
 
 
 def to_integers(wire: pa.Int64Array, kind: pa.DataType) -> pa.Array:
-    """Whole numbers as one of the integer types."""
+    """Whole numbers as the integer type *kind*; null where one does not fit."""
     edge = 2 ** (kind.bit_width - 1)
     low, high = (pa.scalar(one, pa.int64()) for one in (-edge, edge - 1))
     return keep_between(wire, low, high).cast(kind)
 
 
 def parse_decimals(wire: pa.StringArray, kind: pa.DataType, digits: int, fraction: int) -> pa.Array:
-    """A decimal's text, as *kind* if that is one; never rounded, so one digit more does not fit.
+    """Parse decimals as *kind*; never rounded, so a text with more digits does not fit.
 
     The digits are counted here: Arrow lets a number of 39 digits overflow.
     """
@@ -161,25 +161,25 @@ def parse_decimals(wire: pa.StringArray, kind: pa.DataType, digits: int, fractio
 
 
 def parse_floats(wire: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """A number as it is written; what is too large for the type does not fit."""
+    """Parse numbers as the float type *kind*; one that is too large does not fit."""
     numbers = keep_fitting(pc.match_substring_regex(wire, NUMBER), wire).cast(kind)
     fits = pc.or_(pc.invert(pc.is_inf(numbers)), pc.ends_with(wire, "Infinity"))
     return keep_fitting(fits, numbers)
 
 
 def parse_booleans(wire: pa.StringArray) -> pa.BooleanArray:
-    """True and false, as words or digits."""
+    """Parse true and false, as words or digits."""
     true, false = (pc.is_in(wire, pa.array(words)) for words in (["true", "1"], ["false", "0"]))
     return keep_fitting(pc.or_(true, false), true)
 
 
 def decode_bytes(wire: pa.StringArray) -> pa.BinaryArray:
-    """Bytes out of base64."""
+    """Decode base64 texts."""
     return pa.array([decode_base64(text) for text in wire.to_pylist()], pa.binary())
 
 
 def decode_base64(text: str | None) -> bytes | None:
-    """Bytes of one text; None if it is no base64."""
+    """Decode one base64 text; None if it is not base64."""
     try:
         return None if text is None else binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
@@ -187,26 +187,26 @@ def decode_base64(text: str | None) -> bytes | None:
 
 
 def to_dates(wire: pa.Int64Array) -> pa.Date32Array:
-    """Days since 1970."""
+    """Dates from days since 1970."""
     first, last = (pa.scalar(day, pa.int64()) for day in (FIRST_DAY, LAST_DAY))
     return keep_between(wire, first, last).cast(pa.int32()).cast(pa.date32())
 
 
 def to_timestamps(wire: pa.Int64Array, unit: int, kind: pa.DataType) -> pa.TimestampArray:
-    """Moments since 1970 that count *unit* microseconds each."""
+    """Timestamps from counts of *unit* microseconds since 1970."""
     first, last = (pa.scalar(edge // unit, pa.int64()) for edge in (FIRST, LAST))
     return pc.multiply(keep_between(wire, first, last), unit).cast(kind)
 
 
 def parse_instants(wire: pa.StringArray, kind: pa.DataType) -> pa.TimestampArray:
-    """ISO text with its zone; without one it would be no instant."""
+    """Parse ISO texts with a zone; a text without a zone does not fit."""
     found = cast_or_null(keep_fitting(pc.match_substring_regex(wire, INSTANT), wire), kind)
     first, last = (pa.scalar(edge, pa.int64()).cast(kind) for edge in (FIRST, LAST))
     return keep_between(found, first, last)
 
 
 def cast_or_null(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """Cast; null where a value cannot be, found by halves (a 30th of February)."""
+    """Cast; values that cannot be cast (a 30th of February) become null, found by bisection."""
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
@@ -223,15 +223,15 @@ C = TypeVar("C", bound=Column)
 
 @dataclass(frozen=True, slots=True)
 class ColumnReading(Generic[C]):
-    """What becomes of a kind of column: int64 or text -> the Arrow type of its lake type."""
+    """How a kind of column is typed: int64 or text -> the Arrow type of its lake type."""
 
     sent: SentAs
     read: Callable[[C, pa.Array], pa.Array]
 
     def values(self, column: C, wire: pa.Array) -> pa.Array:
-        """Values of *column*'s Arrow type, null where the *wire*'s does not fit.
+        """Values of *column*'s Arrow type; null where a *wire* value does not fit.
 
-        In: texts; where whole numbers are expected, int64 as well.
+        In: texts; int64 is accepted, too, if whole numbers are expected.
         """
         if self.sent is SentAs.WHOLE and pa.types.is_string(wire.type):
             wire = parse_whole_numbers(wire)

@@ -1,22 +1,22 @@
 """Keeps the schema history of a source's shards and what its statements still require.
 
 History: the schema in force at an order comes from the source's own schema events. Measured: a
-snapshot sends DROP and CREATE of a table at one order. A live statement over several tables
-arrives as one event per table, also at one order.
+snapshot sends DROP and CREATE of a table at one order. A live statement over several tables arrives
+as one event per table, also at one order.
 
 Added columns: rows below the order of a column hold what the source filled in when it added the
 column. The order is per shard, because two shards of one table add a column at two orders. The
 first schema of a shard adds no column, and neither does that of a table that was dropped and
 created again: no row is older.
-Cannot detect: a column that one statement drops and adds again. The MySQL effects hold its
-shard.
 
-Pending effects: what statements up to the newest one still require per shard. That is a base,
-rows of another shard, or the absence of rows after a DROP or a move. A base or a truncate at
-that order or later settles each. A statement that empties a shard is pending too. A CREATE is a
-base only if no table of that name existed. A TRUNCATE that only its statement reports empties
-no mirror. Effects of an order are computed again when more of it arrives. A batch can end
-between the events of one RENAME, and a collector that restarts sends some events twice.
+Cannot detect: a column that one statement drops and adds again. The MySQL effects hold its shard.
+
+Pending effects: what statements up to the newest one still require per shard. That is a base, rows
+of another shard, or the absence of rows after a DROP or a move. A base or a truncate at that order
+or later settles each. A statement that empties a shard is pending too. A CREATE is a base only if
+no table of that name existed. A TRUNCATE that only its statement reports empties no mirror. Effects
+of an order are computed again when more events of that order arrive. A batch can end between the
+events of one RENAME, and a collector that restarts sends some events twice.
 
 Reading a schema event: the format parses the message, the source's dialect gives it meaning.
 """
@@ -44,9 +44,9 @@ from pipeline.schema.model import (
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One table's part of a statement: ``create``, ``alter`` or ``drop``.
+    """The effect of a statement on one table's schema: ``create``, ``alter`` or ``drop``.
 
-    A drop has no ``schema``.  ``previous`` is the shard's name before, if it was renamed.
+    A drop has no ``schema``. ``previous`` is the shard's earlier name, if it was renamed.
     """
 
     kind: str
@@ -58,15 +58,15 @@ class SchemaChange:
 
 
 def in_log_order(change: SchemaChange) -> tuple[Order, bool]:
-    """Sort key of changes: of one order, drops come first."""
+    """Sort key of changes: at one order, drops come first."""
     return change.order, change.kind != "drop"
 
 
 class History:
     """All schemas of one source's shards, by order.
 
-    A CREATE of a table that is there makes nothing.  Measured: ``CREATE TABLE IF NOT EXISTS t LIKE
-    u`` is logged though t is there, and described with u's columns.
+    A CREATE of an existing table is ignored. Measured: ``CREATE TABLE IF NOT EXISTS t LIKE u`` is
+    logged although t exists, and described with u's columns.
     """
 
     def __init__(self, *changes: SchemaChange) -> None:
@@ -76,9 +76,9 @@ class History:
             self._take(change)
 
     def after(self, changes: Sequence[SchemaChange]) -> "History | None":
-        """One with *changes*, too, which come after all in this; None if one does not.
+        """A history that also has *changes*; None if one of them is below the last one here.
 
-        It shares the steps of the shards that they do not name: there may be 10,000 statements.
+        It shares the steps of all other shards, because there may be 10,000 statements.
         """
         ordered = sorted(changes, key=in_log_order)
         if self._last is not None and ordered and in_log_order(ordered[0]) < self._last:
@@ -105,13 +105,13 @@ class History:
         self._steps[shard] = (*self._steps.get(shard, ()), (order, schema))
 
     def at(self, shard: str, order: Order) -> TableSchema | None:
-        """Schema in force for a change at *order*; None if none is known, or it is dropped."""
+        """Schema in force for a change at *order*; None if unknown, or the shard is dropped."""
         steps = self._steps.get(shard, ())
         found = bisect_right(steps, order, key=lambda step: step[0])
         return steps[found - 1][1] if found else None
 
     def newest(self, shard: str) -> TableSchema | None:
-        """The last schema known; None without one, and after a drop."""
+        """The newest known schema; None without one, and after a drop."""
         steps = self._steps.get(shard)
         return steps[-1][1] if steps else None
 
@@ -124,7 +124,7 @@ def _is_repeated(known: TableSchema | None, change: SchemaChange) -> bool:
 
 
 def _follow_change(known: TableSchema | None, change: SchemaChange) -> TableSchema | None:
-    """The schema after *change*, with what only statements before it said."""
+    """The schema after *change*, with details that only earlier statements have."""
     if known is None or change.schema is None:
         return change.schema
     dialect = change.schema.columns[0].dialect
@@ -139,7 +139,7 @@ def _follow_change(known: TableSchema | None, change: SchemaChange) -> TableSche
 class Step:
     """The columns of *shard* from *order* on; None if it is dropped there.
 
-    ``rows_of`` names the shard whose rows it has from then on, if it was renamed.
+    If it was renamed, ``rows_of`` names the shard whose rows it has from then on.
     """
 
     shard: ShardId
@@ -156,22 +156,22 @@ class _Life:
 
 @dataclass(frozen=True, slots=True)
 class AddedColumns:
-    """Columns that statements added to rows that were there, of all shards of one source."""
+    """Columns that statements added to existing rows, of all shards of one source."""
 
     lives: Mapping[ShardId, _Life] = field(default_factory=dict)
     last: Order | None = None
 
     def of(self, shard: ShardId) -> Mapping[str, Order]:
-        """By column, the order of the statement that added it to *shard*."""
+        """Column -> order of the statement that added it to *shard*."""
         life = self.lives.get(shard)
         return {} if life is None else life.born
 
     def after(self, steps: Sequence[Step]) -> "AddedColumns | None":
-        """With *steps*, too; None if one is not above all that are in this.
+        """The same with *steps* added; None if one of them is not above all earlier ones.
 
-        They rise by order, those of one order as they came.  Steps of one order see what was before
-        it, so that two tables can change places.  A snapshot's DROP and CREATE at one order make a
-        new table.
+        *steps* ascend by order; those of one order are in order of arrival. Steps of one order see
+        the state before it, so two tables can swap names. A snapshot's DROP and CREATE at one order
+        make a new table.
         """
         if not steps:
             return self
@@ -211,14 +211,15 @@ def _live(origin: _Life | None, schema: TableSchema, order: Order) -> _Life:
     return _Life(columns, {**kept, **dict.fromkeys(columns - origin.columns, order)})
 
 
-EMPTIED = "emptied"  # reason of what asks for an answer only where there was a base before
+EMPTIED = "emptied"  # the reason of an effect that counts only if there was a base before
 
 
 @dataclass(frozen=True, slots=True)
 class MovedRows:
     """Rows of *shard* below *order* are those that *rows_of* had just before it.
 
-    ``before`` is what was asked of *rows_of* then, by the newest statement below *order*.
+    ``before`` is the pending effect of *rows_of* at that time, by the newest statement below
+    *order*.
     """
 
     shard: ShardId
@@ -229,7 +230,7 @@ class MovedRows:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """No table *shard* is left since *order*: nor are rows of it among those of other shards."""
+    """No table *shard* exists since *order*; none of its rows are in other shards."""
 
     shard: ShardId
     order: Order
@@ -244,9 +245,9 @@ def _every_table() -> KnownTables:
 
 @dataclass(frozen=True, slots=True)
 class PendingStatements:
-    """What the statements of one source ask; ``newest`` are those of the highest order so far.
+    """The pending effects of one source's statements; ``newest`` are those of the highest order.
 
-    ``known`` and ``asked`` are as of just below that order.  Every table counts as captured: one
+    ``known`` and ``asked`` are the state just below that order. Every table counts as captured: one
     that is not has no base in the change log, which decides.
     """
 
@@ -265,7 +266,7 @@ class PendingStatements:
         return PendingStatements(self.dialect, known, _asked(self.asked, made), newest)
 
     def standing(self) -> Mapping[ShardId, PendingEffect]:
-        """By shard, what nothing later has closed."""
+        """Pending effects by shard, including those of the newest statements."""
         return _asked(self.asked, self.dialect.follow(self.newest, self.known)[0])
 
 
@@ -276,7 +277,7 @@ def _asked(
     for _, group in groupby(made, key=lambda effect: effect.order):
         together = tuple(group)
         moving = {effect.rows_of for effect in together if isinstance(effect, Replace)}
-        before = {shard: found.get(shard) for shard in moving}  # two tables may change places
+        before = {shard: found.get(shard) for shard in moving}  # two tables may swap names
         for effect in together:
             if isinstance(effect, BaseNeeded):
                 found[effect.shard] = effect
@@ -292,7 +293,7 @@ def _asked(
 
 
 def _base_of(effect: Empty) -> BaseNeeded:
-    """The base that a CREATE or a truncate at the same order replaces."""
+    """The base needed after a statement emptied a table, unless its CREATE or truncate is one."""
     detail = (
         f"a statement left {effect.shard} empty, and nothing among its rows says so; "
         f"take a new base of {effect.shard}"
@@ -302,16 +303,16 @@ def _base_of(effect: Empty) -> BaseNeeded:
 
 @dataclass(frozen=True, slots=True)
 class SchemaReader:
-    """One source's way; ``words`` raises FormatError for what is no schema change of the format."""
+    """Reads schema changes of one source; ``words`` raises FormatError if it cannot parse one."""
 
     words: Callable[[str], SchemaMessage]
     dialect: Dialect
 
     def read(self, payload: str, order: Order) -> tuple[SchemaEvent, tuple[SchemaChange, ...]]:
-        """Read a schema change as the change log keeps it; and a value for each of its tables.
+        """Read a schema change from its payload; return the event and each table's change.
 
         Raises:
-            FormatError: it is not built as those of the format are.
+            FormatError: it is not a valid message of the format.
         """
         said = self.words(payload)
         changes = tuple(self._change(table, said.text, order) for table in said.tables)

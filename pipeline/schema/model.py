@@ -1,12 +1,12 @@
 """Defines columns, schema events, row effects and the dialect protocol of a source kind.
 
-A dialect reads no clock and has no state, so any two instances of one dialect are equivalent.
-Only the dialect of a column knows its type; other code uses the column's name and `str`.
+A dialect reads no clock and has no state, so any two instances of one dialect are equivalent. Only
+the dialect of a column knows its type; other code uses the column's name and `str`.
 
-* Effects: all effects of one order start from the state before that order, so two tables can
-  swap names.
-* Compatible: no old row changes its meaning. Any other change is a hold until an operator
-  decides. The answer names the cause and the statement that solves it.
+* Effects: all effects of one order start from the state before that order, so two tables can swap
+  names.
+* Compatible: no old row changes its meaning. Any other change is a hold until an operator decides.
+  The answer names the cause and the statement that solves it.
 * Notation: a dialect converts every notation of a value into one.
 * Arrow types: one map only, from the Spark type in the mirror.
 * Merging: the dialect compares two columns; the rules here build one schema for all shards.
@@ -31,20 +31,20 @@ class Column(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name, as it stands in messages and in the mirror."""
+        """Its name, as in messages and in the mirror."""
         ...
 
     @property
     def dialect(self) -> "Dialect":
-        """What knows its type."""
+        """The dialect that knows its type."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The columns of one shard from *order* on, in their order, and the names of its key's.
+    """The columns of one shard from *order* on, in their order, and the names of the key columns.
 
-    ``statement`` is the text of what made them so, if any is known.  ``altered`` is the order of
+    ``statement`` is the text of the statement that made them, if known. ``altered`` is the order of
     the newest statement that may have changed columns, key or values of rows; None: *order*.
     """
 
@@ -61,18 +61,20 @@ class TableSchema:
         return self.order if self.altered is None else self.altered
 
     def column(self, name: str) -> Column | None:
-        """The column of that name; None without one."""
+        """The column with that name; None without one."""
         return next((column for column in self.columns if column.name == name), None)
 
 
 class Notation(StrEnum):
-    """Whose texts the values are.
+    """How the values of rows are written.
 
-    CONNECT: Connect's converters': days and microseconds since 1970, bytes in base64.
-    TEXTS: the server's own texts, all as strings; bytes as one letter each (ISO 8859-1), BIT and
-    SET as a number of bits, ENUM as the number of its label, from 1 on.
-    PLAIN: JSON's own numbers and lists, dates and times as the server writes them, bytes in
-    base64, ENUM and SET by their labels.
+    CONNECT: Connect's converters: days and microseconds since 1970, bytes in base64.
+
+    TEXTS: the server's own texts, all as strings; one character per byte (ISO 8859-1), BIT and SET
+    as a number of bits, ENUM as the number of its label, from 1 on.
+
+    PLAIN: JSON's own numbers and lists, dates and times as the server writes them, bytes in base64,
+    ENUM and SET by their labels.
     """
 
     CONNECT = "connect"
@@ -82,11 +84,11 @@ class Notation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnDescription:
-    """A column in the message's words: what its type and its values' texts mean the source knows.
+    """A column as a message describes it; only the source's dialect knows what the type means.
 
-    ``length`` and ``scale`` are the numbers behind the type's name, ``default`` the text of the
-    default, None for none; ``values`` are the labels that an enumeration allows.
-    ``notation`` is that of its values in rows.
+    ``length`` and ``scale`` are the numbers after the type's name, ``default`` the text of the
+    default, None without one; ``values`` are the labels that an enumeration allows. ``notation`` is
+    that of its values in rows.
     """
 
     name: str
@@ -104,7 +106,7 @@ class ColumnDescription:
 class TableDescription:
     """A table that a message describes; ``kind`` is ``create``, ``alter`` or ``drop``.
 
-    ``columns`` and ``key`` are those from then on; none of a table that is dropped.
+    ``columns`` and ``key`` are those from then on; empty for a dropped table.
     """
 
     shard: ShardId
@@ -125,10 +127,10 @@ class SchemaMessage:
 
 @dataclass(frozen=True, slots=True)
 class SchemaEvent:
-    """A message whose columns are understood.  ``database`` may be None.
+    """A schema message with typed columns; ``database`` may be None.
 
-    ``tables`` are those it describes: with their columns from then on, or None for one dropped.
-    ``snapshot`` if it describes what is about to be read, and nothing happened.
+    ``tables`` are those it describes, with their columns from then on, or None for a dropped one.
+    ``snapshot`` if it only describes tables that are about to be read.
     """
 
     order: Order
@@ -140,7 +142,7 @@ class SchemaEvent:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Rows stay; *schema* differs from the one before only in what a mirror may follow."""
+    """Rows stay; the changes from the previous schema to *schema* are those a mirror may follow."""
 
     shard: ShardId
     order: Order
@@ -149,7 +151,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """No row older than *order* is left; *schema* may be unknown (None)."""
+    """No row older than *order* remains; *schema* may be unknown (None)."""
 
     shard: ShardId
     order: Order
@@ -168,7 +170,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """No table of that name is left."""
+    """No table of that name remains."""
 
     shard: ShardId
     order: Order
@@ -176,7 +178,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class BaseNeeded:
-    """A base later than *order* is needed; *detail* says why, and what to do."""
+    """A base later than *order* is needed; *detail* has the cause and the fix."""
 
     shard: ShardId
     order: Order
@@ -190,11 +192,11 @@ Effect = Keep | Empty | Replace | Drop | BaseNeeded
 
 @dataclass(frozen=True, slots=True)
 class KnownTables:
-    """The tables of one source that are there, as of some order.
+    """The existing tables of one source, as of some order.
 
-    ``based``: shards whose rows are known from the first on, by their CREATE or by a snapshot
-    that begins; that it came to its end the change log must show.  ``captured`` says of any shard
-    whether the collector sends its rows.
+    ``based``: shards whose rows are known from the first on, by their CREATE or by a snapshot that
+    begins; the change log must show that the snapshot ended. ``captured`` returns whether the
+    collector sends a shard's rows.
     """
 
     captured: Callable[[ShardId], bool]
@@ -204,7 +206,7 @@ class KnownTables:
 
 @dataclass(frozen=True, slots=True)
 class Compatible:
-    """Columns the mirror gets; may be empty."""
+    """Columns that the mirror gets; may be empty."""
 
     added: tuple[Column, ...] = ()
 
@@ -213,7 +215,8 @@ class Compatible:
 class Incompatible:
     """Why the mirror cannot follow, and what a person can do about it.
 
-    ``filled`` by a base that was read since: only values that old rows lack stand against it.
+    ``filled`` if a base that was read since is a fix: the only obstacle is values that old rows do
+    not have.
     """
 
     why: str
@@ -222,14 +225,14 @@ class Incompatible:
 
 
 def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-    """Say what changed from *old* to *new*, of one shard; the first obstacle if there is one."""
+    """Compare two schemas of one shard; return the first obstacle if there is one."""
     return new.columns[0].dialect.compare(old, new)
 
 
 def merge_schemas(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
     """One schema that rows of every shard fit into; shards may be at different steps.
 
-    The shard and order are those of the first.
+    It has the shard and order of the first.
     """
     kinds = {column.dialect for schema in schemas for column in schema.columns[:1]}
     if len(kinds) > 1:
@@ -243,11 +246,11 @@ class Dialect(Protocol):
     """The types of one kind of source, its statements, and its own rule on changed columns."""
 
     def column(self, description: ColumnDescription, statement: str) -> Column:
-        """The column that a schema change describes beside its *statement*."""
+        """The column that a schema change with that *statement* describes."""
         ...
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
-        """The name *shard* had before the statement; None if it is no rename of it."""
+        """The name *shard* had before the statement; None if the statement does not rename it."""
         ...
 
     def follow(
@@ -255,14 +258,14 @@ class Dialect(Protocol):
     ) -> tuple[tuple[Effect, ...], KnownTables]:
         """Effects on rows, and the tables after them; *events* is in log order.
 
-        At most one effect a shard and order.
+        Returns at most one effect per shard and order.
         """
         ...
 
     def makes_anew(self, statement: str, *, there: bool | None) -> bool:
-        """Whether it makes a table that begins empty.
+        """Whether the statement creates a table that begins empty.
 
-        *there*: whether there was one of its name, None if that is unknown.
+        *there*: whether a table of its name existed, None if unknown.
         """
         ...
 
@@ -271,11 +274,11 @@ class Dialect(Protocol):
         ...
 
     def database_dropped(self, statement: str) -> str | None:
-        """The database that a statement takes away, with all its tables; None if it does not."""
+        """The database that a statement drops, with all its tables; None if it drops none."""
         ...
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-        """Say what changed from *old* to *new*, of one shard; the first obstacle, if any."""
+        """Compare two schemas of one shard; return the first obstacle, if any."""
         ...
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
@@ -299,11 +302,11 @@ class Dialect(Protocol):
         ...
 
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
-        """Every text as which a change may bring *number*, of a column that is `whole`."""
+        """All texts by which a change may represent *number* in a column that is `whole`."""
         ...
 
     def reads(self, column: Column, text: str) -> bool:
-        """Whether the log of some collector may write a value of *column* as *text*."""
+        """Whether the log of any collector may write a value of *column* as *text*."""
         ...
 
     def spelled_alike(self, column: Column) -> bool:
@@ -315,25 +318,25 @@ class Dialect(Protocol):
         ...
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
-        """Values of *column*'s Arrow type, null where the *wire*'s does not fit.
+        """Values of *column*'s Arrow type; null where a *wire* value does not fit.
 
-        In: texts; where whole numbers are expected, int64 as well.
+        In: texts; int64 is accepted, too, if whole numbers are expected.
         """
         ...
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
-        """Which values of the lake's type a collector's snapshot may send for other ones, too.
+        """Which typed values a collector's snapshot may also send in place of other values.
 
-        None where none can be.
+        None if there are no such values.
         """
         ...
 
     def default(self, column: Column) -> pa.Scalar:
-        """What the source put into old rows when it added the column; null for NULL."""
+        """The value that the source gave old rows when it added the column; null for NULL."""
         ...
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-        """What the *server*'s own columns, in order, say otherwise than the log."""
+        """The differences between the *server*'s own columns, in order, and the log's schema."""
         ...
 
 
@@ -363,7 +366,7 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 class NullableColumn(Column, Protocol):
-    """A column that says whether it may be NULL."""
+    """A column that knows whether it may be NULL."""
 
     @property
     def nullable(self) -> bool:
@@ -376,11 +379,11 @@ C = TypeVar("C", bound=NullableColumn)
 
 @dataclass(frozen=True, slots=True)
 class MergeRules(Generic[C]):
-    """What one dialect says.
+    """The rules of one dialect for merging columns.
 
     ``wider``         whether every value of the first means the same in the second.
     ``unknown_fill``  why the value of rows without the column is unknown; None if it is known.
-    ``loosened``      the column, if it may be NULL.
+    ``loosened``      the column, with NULL allowed.
     ``listed``        names of columns, for people.
     ``retyped``       the statement that gives the column of a shard its type.
     """
@@ -395,8 +398,8 @@ class MergeRules(Generic[C]):
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
         """One schema that rows of every shard fit into; shards may be at different steps.
 
-        A column that only some shards have must be one the others could be given.  The shard and
-        order are those of the first.
+        A column that only some shards have must be one that the others could be given. It has the
+        shard and order of the first.
         """
         merged: TableSchema | Incompatible = schemas[0]
         for schema in schemas[1:]:

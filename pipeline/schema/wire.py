@@ -1,8 +1,8 @@
-"""Reads what each column holds in rows of JSON text, as it was sent.
+"""Reads the values of each column from rows of JSON text, as they were sent.
 
-No number passes through a double on its way.  Rows built as their columns let expect are read
-together; an odd one (a field without a column, a number where a text is due) is left out and
-read by :func:`exact`, which knows no expectations.  A field that is absent is null, no misreading.
+No number passes through a double on its way. Rows that have the expected fields and types are read
+together. An odd one (a field without a column, a number instead of a text) is left out and read by
+:func:`read_exact`, which has no expectations. A field that is absent is null, not a misreading.
 Pure.
 """
 
@@ -21,7 +21,7 @@ NULL = msgspec.Raw(b"null")
 TEXT = pa.string()
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 UNREADABLE = (msgspec.DecodeError, RecursionError)
-UNSAYABLE = {'"', "\\"}  # in a name, beside control characters: msgspec maps no such field
+UNSAYABLE = {'"', "\\"}  # besides control characters: msgspec cannot map fields with these
 
 _Whole = Annotated[int, msgspec.Meta(ge=LOWEST, le=HIGHEST)]
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -29,7 +29,7 @@ _word = msgspec.json.Decoder(str)
 
 
 class SentAs(enum.Enum):
-    """How a column's values arrive: as texts, as whole numbers of 64 bits, or in many ways."""
+    """How a column's values arrive: as texts, as 64-bit whole numbers, or in any form."""
 
     WORD = enum.auto()
     WHOLE = enum.auto()
@@ -45,7 +45,7 @@ EXPECTED: dict[SentAs, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column's name in the text, and how its values are expected."""
+    """A column's name in the text, and the expected form of its values."""
 
     name: str
     sent: SentAs
@@ -55,7 +55,7 @@ class Field:
 class ExpectedRows:
     """Values of all rows, a column each: int64 where numbers are expected, else text.
 
-    ``odd``: places, rising, of rows that are built otherwise; they are null here.
+    ``odd``: indexes, ascending, of rows that differ from the expectation; they are null here.
     """
 
     columns: tuple[pa.Array, ...]
@@ -66,8 +66,8 @@ class ExpectedRows:
 class ExactRows:
     """Values of rows of any form, a column of text each.
 
-    ``broken``: whether a row is no JSON object; it is null then.  ``unknown``: names of fields
-    that are not asked for.
+    ``broken``: whether a row is not a JSON object; then it is null. ``unknown``: names of fields
+    that were not requested.
     """
 
     columns: tuple[pa.Array, ...]
@@ -76,7 +76,7 @@ class ExactRows:
 
 
 def read_expected(texts: pa.StringArray, fields: tuple[Field, ...]) -> ExpectedRows:
-    """Read the rows that are built as *fields* say; a null text gives nulls and is not odd."""
+    """Read the rows that match *fields*; a null text gives nulls and is not odd."""
     decoder = _decoder(fields)
     if decoder is None:
         held = texts.is_valid().to_pylist()
@@ -93,7 +93,7 @@ def read_expected(texts: pa.StringArray, fields: tuple[Field, ...]) -> ExpectedR
 
 
 def read_exact(texts: pa.StringArray, names: Sequence[str]) -> ExactRows:
-    """Read any rows, none of them null; of a field that is there twice, the last one counts."""
+    """Read any rows, none of them null; of a repeated field the last one counts."""
     parts: list[list[pa.Array]] = [[pa.array([], TEXT)] for _ in names]
     broken: list[bool] = []
     unknown: set[str] = set()
@@ -118,7 +118,7 @@ def _type(field: Field) -> pa.DataType:
 
 @functools.lru_cache(maxsize=1024)
 def _decoder(fields: tuple[Field, ...]) -> msgspec.json.Decoder[Any] | None:
-    """Reads a row into a struct whose c0, c1, ... are the fields; None if a name forbids it."""
+    """Reads a row into a struct whose c0, c1, ... are the fields; None if a name prevents it."""
     names = {f"c{at}": field.name for at, field in enumerate(fields)}
     if any(
         character in UNSAYABLE or character < " " for name in names.values() for character in name
@@ -137,7 +137,7 @@ def _decoder(fields: tuple[Field, ...]) -> msgspec.json.Decoder[Any] | None:
 def _block(
     texts: pa.StringArray, decoder: msgspec.json.Decoder[Any]
 ) -> tuple[list[Any], list[int]]:
-    """Rows of the texts, and the places of those that are odd."""
+    """The rows of the texts, and the indexes of the odd ones."""
     read, empty = decoder.decode, decoder.decode(b"{}")
     rows, odd = [], []
     for at, text in enumerate(texts.cast(pa.binary()).to_pylist()):
@@ -162,7 +162,7 @@ def _row(text: bytes) -> dict[str, msgspec.Raw] | None:
 
 
 def _text(raw: msgspec.Raw) -> str | None:
-    """A string's text; anything else as it was written; None for null."""
+    """A string's text; any other value as it was written; None for null."""
     sent = bytes(raw)
     if sent == b"null":
         return None

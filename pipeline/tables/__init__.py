@@ -1,1 +1,1 @@
-"""One file or folder a table format: how mirrors are read and written; and the lake's readers."""
+"""Table formats, one file or folder each: how mirrors are read and written; and lake readers."""

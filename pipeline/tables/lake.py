@@ -1,4 +1,4 @@
-"""The content of a lake: its checkpoint, its mirrors, its change log; read only.
+"""Reads the content of a lake: its checkpoint, its mirrors, its change log.
 
 A reader is pinned to the version that was newest when it was opened; open another to see more.
 Mirrors are in the table format that the settings name; the change log is always Delta.
@@ -29,7 +29,7 @@ from pipeline.model import Table
 from pipeline.settings import PipelineSettings
 
 FIRST_LOOK = 100  # commits
-READERS = 2_000  # mirrors whose readers are kept, each for as long as its version is the newest
+READERS = 2_000  # cached mirror readers, each while its version is the newest
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class Lake:
     _opened: tuple[SnapshotReader, str] | None = field(default=None, repr=False)  # and its digest
 
     def __post_init__(self) -> None:
-        """Read nothing yet."""
+        """Create the readers; nothing is read yet."""
         self._log = ChangeLog(open_store(self.settings.changes), self.settings.lane)
         self._mirrors = Mirrors(self.settings, self.table_format)
         self._found = FoundImages(WrittenImages(self.settings))
@@ -58,17 +58,17 @@ class Lake:
         """The newest batch's checkpoint; None before the first batch.
 
         Raises:
-            HeldError: ``mark_lost`` if a batch is numbered but its checkpoint is not there.
+            HeldError: ``mark_lost``, a batch is numbered but its checkpoint is missing.
         """
         with self._lock, translate_errors(self.settings.changes):
             return self._log.checkpoint()
 
     def applied(self, table: str) -> MirrorPosition | None:
-        """The position of a mirror, batch -1 before its first; None if it is not there.
+        """The position of a mirror, batch -1 before its first; None if it does not exist.
 
         Raises:
-            HeldError: its log cannot be read whole.
-            UnreachableError: it is not known what is there.
+            HeldError: its log is incomplete.
+            UnreachableError: it is unknown whether it exists.
         """
         found = self._newest(table)
         if found is None:
@@ -77,17 +77,18 @@ class Lake:
         return MirrorPosition(found.version, batch, found.id, self._images(table, found))
 
     def _images(self, table: str, found: MirrorSnapshot) -> tuple[Image, ...]:
-        """Those that can be read: where they are written out or cloned, those that are."""
+        """The images that can be read: exported and cloned ones only if the copy exists."""
         images = images_of(found)
         return self._found.of(table, images, found.id) if images else ()
 
     def mirror(self, table: Table) -> MirrorSide:
         """The newest version of a mirror, pinned.
 
-        Opening a Delta table costs milliseconds: while the version stays, so does the reader.
+        Opening a Delta table costs milliseconds, so the reader is cached while the version is the
+        newest.
 
         Raises:
-            ProofError: if there is no mirror yet.
+            ProofError: there is no mirror yet.
         """
         uri, newest = self.settings.mirror(table.name), self._seen(table.name)
         about = None if newest is None else (newest.id, newest.version, table)
@@ -97,14 +98,14 @@ class Lake:
         found = self.table_format.reader(uri, table, self.settings.lane)
         if found is None:
             raise ProofError(f"{table.name} has no mirror at {uri} yet; wait for its first merge")
-        if about is not None and found.version == about[1]:  # it may have moved on meanwhile
-            while len(self._readers) >= READERS:  # the last: who asks for all in turn finds most
+        if about is not None and found.version == about[1]:  # a commit may have come meanwhile
+            while len(self._readers) >= READERS:  # for those who read all in turn
                 self._readers.pop(next(reversed(self._readers)), None)
             self._readers[table.name] = (about, found)
         return found
 
     def _seen(self, table: str) -> MirrorSnapshot | None:
-        """The newest version; None without one, or where its log cannot be read whole."""
+        """The newest version; None without one, or if its log is incomplete."""
         try:
             return self._newest(table)
         except HeldError:
@@ -115,12 +116,12 @@ class Lake:
         memory: LogMemory | None = None,
         incarnation: FindIncarnation = unknown_incarnation,
     ) -> LogReader:
-        """The newest version of the change log, pinned; what *memory* knows is not read again.
+        """The newest version of the change log, pinned; what *memory* holds is not read again.
 
-        With *incarnation*, the memory notices that the log was put back and landed again.
+        With *incarnation*, the memory notices that the log was restored and landed again.
 
         Raises:
-            ProofError: if there is no change log yet.
+            ProofError: there is no change log yet.
         """
         found = self._open_changes()
         if memory is None:
@@ -130,7 +131,7 @@ class Lake:
         return LogReader(found, self.settings.lane, memory)
 
     def _open_changes(self) -> SnapshotReader:
-        """The newest version; it is opened once for all who ask while it is the newest.
+        """The newest version; it is opened once for all callers while it is the newest.
 
         Opening lists the log and reads its newest checkpoint: 85 ms after a day with a commit a
         second, against 0.1 ms to see that nothing has been committed since.
@@ -147,10 +148,10 @@ class Lake:
         return found
 
     def key_changes(self, sought: SoughtKeys) -> KeySearch:
-        """Search the newest version of the change log for keys, as of now.
+        """Search the newest version of the change log for keys.
 
         Raises:
-            ProofError: if there is no change log yet.
+            ProofError: there is no change log yet.
         """
         with self._lock, translate_errors(self.settings.changes):
             snapshot = self._log.look()
@@ -160,7 +161,7 @@ class Lake:
             return find_key_changes(self._log.store, snapshot, sought, self._footers)
 
     def version_at(self, table: str, instant: datetime) -> tuple[int, datetime]:
-        """The mirror's version that was the newest at *instant*, and when that was committed.
+        """The version of the mirror that was the newest at *instant*, and its commit time.
 
         Raises:
             ProofError: its log does not go back so far, or there is no mirror yet.
@@ -179,10 +180,10 @@ class Lake:
     def history(self, table: str, since: int | None) -> tuple[Commit, ...]:
         """Commits of a mirror after version *since*, oldest first; empty without a mirror.
 
-        None asks for the newest hundred, or as many of them as the log still has.
+        None: the newest hundred, or as many of them as the log still has.
 
         Raises:
-            ProofError: one of them is no longer in the log.
+            ProofError: a commit is no longer in the log.
         """
         newest = self._newest(table)
         if newest is None:
@@ -199,8 +200,8 @@ class Lake:
         return found
 
     def _newest(self, table: str) -> MirrorSnapshot | None:
-        """A mirror as it stands now, also where another table has come into its folder."""
-        lock = self._locks.setdefault(table, threading.Lock())  # one that hangs keeps none waiting
+        """The newest version of a mirror, even if another table has replaced it in its folder."""
+        lock = self._locks.setdefault(table, threading.Lock())  # one that hangs blocks no other
         with lock, translate_errors(self.settings.mirror(table)):
             try:
                 return self._mirrors.look(table)

@@ -1,1 +1,1 @@
-"""Mirrors as Delta tables: their writers, their files, their maintenance, and how they are read."""
+"""Mirrors as Delta tables: writers, files, maintenance and readers."""

@@ -1,9 +1,9 @@
 """Makes one version of a mirror a table of its own, without copying its files.
 
-A shallow clone: a log whose files are named by their addresses in the mirror's folder, and their
-deletion vectors, too (Delta's protocol, "Add File and Remove File", and "Deletion Vectors", storage
-type ``p``).  It can be read while the mirror keeps them.  What a correction adds, and which rows it
-takes away, lies in the clone's own folder, so the mirror knows nothing of it.
+The result is a shallow clone. Its log names the files, and their deletion vectors, by their
+addresses in the mirror's folder. See "Add File and Remove File" and "Deletion Vectors" (storage
+type ``p``) in Delta's protocol. It can be read while the mirror keeps them. The rows that a
+correction adds or deletes are stored in the clone's own folder, so the mirror does not change.
 """
 
 import uuid
@@ -33,12 +33,12 @@ Correct = Callable[[Snapshot], MergeTask[Snapshot]]
 def clone_version(
     base: Snapshot, mirror: Store, into: Store, at: datetime, correct: Correct | None = None
 ) -> int:
-    """Make a table that begins as *base* is after *correct*; how many more rows it has.
+    """Create a table with the rows of *base* after *correct*; return how many more rows it has.
 
     Raises:
-        HeldError: ``table_exists``; ``missing_file``, *base* cannot be read any more; or the merge
+        HeldError: ``table_exists``; ``missing_file``, *base* can no longer be read; or the merge
             cannot be done; the reason says why.
-        LostRaceError: another made a table there meanwhile.
+        LostRaceError: another writer created a table there meanwhile.
     """
     _require_files(base, mirror)
     after, more = base, 0
@@ -61,7 +61,7 @@ def clone_version(
 
 
 def _require_files(base: Snapshot, mirror: Store) -> None:
-    """Return only if all files of *base* exist: its log names them for longer."""
+    """Check that all files of *base* exist, because its log names them for longer."""
     named = {*base.vector_files, *(file.path for file in base.files.values())}
     folders = {name.rpartition("/")[0] for name in named}
     there = {one.name for folder in sorted(folders) for one in mirror.names(folder)}
@@ -72,7 +72,7 @@ def _require_files(base: Snapshot, mirror: Store) -> None:
 
 
 def _as_then(task: MergeTask[Snapshot], base: Snapshot) -> MergeTask[Snapshot]:
-    """The merge without columns that came later; a change that has one is refused by its name."""
+    """The merge without columns added later; a change that has one is refused by name."""
     known = {field["name"] for field in fields_in_files(base.metadata)}
     columns = tuple(one for one in task.columns if one.name in known)
     fills = tuple(one for one in task.fills if one.column in known)
@@ -82,7 +82,8 @@ def _as_then(task: MergeTask[Snapshot], base: Snapshot) -> MergeTask[Snapshot]:
 def to_address(uri: str) -> str:
     """The address of a folder as a log must name it.
 
-    A bucket of S3 by the name that all but Hadoop know; for Hadoop's own (``s3a``) it is a setting.
+    A bucket of S3 gets the scheme that all readers except Hadoop know (``s3``); Hadoop can be
+    configured for it.
     """
     if ":/" in uri:
         return uri.replace("s3a://", "s3://", 1)
@@ -90,7 +91,7 @@ def to_address(uri: str) -> str:
 
 
 def _abroad(file: ActiveFile, address: str, base: Snapshot) -> ActiveFile:
-    """The file as it is named from elsewhere; one that is not the mirror's stays as it is."""
+    """The file as it is named from elsewhere; a file that is not the mirror's is unchanged."""
     action, path = dict(file.action), str(file.action["path"])
     if path in base.files:
         action["path"] = f"{address}/{path}"
@@ -107,7 +108,7 @@ def _vector_abroad(vector: Mapping[str, Any], address: str, base: Snapshot) -> M
 
 
 def _another(metadata: Metadata, at: datetime) -> Metadata:
-    """The same columns, of a table that is no mirror."""
+    """The same columns, for a table that is not a mirror."""
     kept = {name: one for name, one in metadata.configuration.items() if not _is_ours(name)}
     changed = {"id": str(uuid.uuid4()), "configuration": kept, "createdTime": to_milliseconds(at)}
     return Metadata.of({**metadata.action, **changed})

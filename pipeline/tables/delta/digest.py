@@ -55,7 +55,7 @@ def fits_form(form: Form, kind: str) -> bool:
 
 
 def digest_sql(columns: Sequence[DigestColumn], kinds: Mapping[str, str]) -> str:
-    """The MD5 of a row's text, as 16 bytes; *kinds* are Delta's types by name.
+    """The SQL for the MD5 of a row's text, as 16 bytes; *kinds* are Delta's types by name.
 
     Raises:
         ProofError: the table has no such column, or its type does not fit the form.
@@ -112,7 +112,7 @@ def sum_digests(
 ) -> tuple[RangeDigest, ...]:
     """Digests by range; *batches* have the columns ``id`` and ``digest``, in any order.
 
-    *ranges* are half-open, ascending and disjoint.  A row in none of them is left out.
+    *ranges* are half-open, ascending and disjoint. A row in none of them is ignored.
     """
     rows, sums = np.zeros(len(ranges) + 1, np.int64), np.zeros(len(ranges) + 1, np.uint64)
     for batch in batches:
@@ -131,7 +131,7 @@ def sum_digests(
 
 
 def _find_ranges(ids: npt.NDArray[Any], ranges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
-    """Which of *ranges* holds each id; their number where none does."""
+    """The index of the range that holds each id; ``len(ranges)`` if none does."""
     if ids.dtype == np.int64:
         lows = np.array([low for low, _ in ranges if low <= LARGEST], np.int64)
         lasts = np.array([min(high - 1, LARGEST) for _, high in ranges], np.int64)
@@ -144,7 +144,7 @@ def _find_ranges(ids: npt.NDArray[Any], ranges: Sequence[tuple[int, int]]) -> np
 
 
 def _ids(column: pa.Array) -> npt.NDArray[Any]:
-    """Ids as 64-bit numbers; as Python's where the column may hold others."""
+    """Ids as 64-bit numbers; as Python's if the column may hold larger ones."""
     if not pa.types.is_integer(column.type):
         return np.array([int(one) for one in column.to_pylist()], object)
     ids: npt.NDArray[Any] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -176,7 +176,7 @@ def bucket_sums(batches: Iterable[pa.RecordBatch], by: Bucketing) -> dict[int, R
 def rows_of_buckets(
     batches: Iterable[pa.RecordBatch], by: Bucketing, chosen: Collection[int]
 ) -> Iterator[KeyedRow]:
-    """Rows of the *chosen* buckets; *batches* have the key's columns, too: ``n0``, ``n1``, ..."""
+    """Rows of the *chosen* buckets; *batches* also have the key's columns: ``n0``, ``n1``, ..."""
     for batch in batches:
         keys, digests = (first_bytes(batch.column(one)) for one in (ID, DIGEST))
         names = [batch.column(f"n{n}") for n in range(len(by.key))]
@@ -186,7 +186,7 @@ def rows_of_buckets(
 
 
 def list_columns(batch: pa.RecordBatch, columns: int) -> Iterator[KeyedRow]:
-    """Rows with the digests of so many columns; *batch* has the key's as ``id``, ``d0`` and on."""
+    """Rows with the digests of single columns; *batch* has the key's as ``id``, and ``d0``, ..."""
     keys = first_bytes(batch.column(ID)).tolist()
     each = [first_bytes(batch.column(f"d{n}")).tolist() for n in range(columns)]
     for key, *digests in zip(keys, *each, strict=True):
@@ -198,7 +198,7 @@ def _buckets(batch: pa.RecordBatch, by: Bucketing) -> npt.NDArray[np.int64]:
 
 
 def first_bytes(column: pa.Array) -> npt.NDArray[np.uint64]:
-    """The first 8 bytes of each value of 16 as a number, the first byte the highest."""
+    """The first 8 bytes of each 16-byte value as a number, the first byte most significant."""
     data = column.cast(pa.binary())
     if not len(data):
         return np.zeros(0, np.uint64)

@@ -46,31 +46,31 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``schema`` is that of a table's files, as readers see it; ``physical`` in files' names."""
+    """``schema`` has the table's column names, ``physical`` the names in its files."""
 
     schema: pa.Schema
     physical: pa.Schema
 
     @classmethod
     def of(cls, metadata: Metadata) -> "Layout":
-        """The layout of a table, without its partition columns: no file holds these."""
+        """The layout of a table, without its partition columns, which no file holds."""
         schema, parted = to_arrow(metadata.schema_string), metadata.partition_columns
         own = [one for one in schema if one.name not in parted]
         return cls(pa.schema(own), file_schema(metadata))
 
     def path(self, path: Path) -> Path:
-        """Where the files keep the column at *path*."""
+        """The path of a column in the files."""
         names, ours, theirs = [], pa.struct(list(self.schema)), pa.struct(list(self.physical))
         for name in path:
             at = ours.get_field_index(name)
             if at < 0:
-                return path  # not a column of the table: no file has it
+                return path  # not a column of the table, so no file has it
             names.append(theirs.field(at).name)
             ours, theirs = ours.field(at).type, theirs.field(at).type
         return tuple(names)
 
     def of_files(self, rows: pa.Table) -> pa.Table:
-        """Rows as a file has them, of the columns that it has, under the table's names."""
+        """Convert a file's rows to the table's column names; columns that the file has."""
         pairs = zip(self.physical, self.schema, strict=True)
         fields = {physical.name: own for physical, own in pairs}
         known = [one.name for one in rows.schema if one.name in fields]
@@ -78,9 +78,9 @@ class Layout:
 
 
 def leaf_paths(schema: pa.Schema) -> dict[Path, int]:
-    """Number of each column of a Parquet file, as its format counts them; *schema* is the file's.
+    """Path -> number of a column in a Parquet file, as its format counts; *schema* is the file's.
 
-    What is inside lists and maps is counted, and has no path.
+    Columns inside lists and maps are counted, but have no path.
     """
     found: dict[Path, int] = {}
     for number, path in enumerate(path for one in schema for path in _below(one, ())):
@@ -102,7 +102,7 @@ def _below(field: pa.Field, above: Path | None) -> Iterator[Path | None]:
 
 
 def _renamed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give columns other names, inside structs too: a cast would look for equal ones in vain."""
+    """Rename columns, inside structs too; a cast would match them by name."""
     columns = []
     for column, one in zip(rows.columns, schema, strict=True):
         kind = _named(column.type, one.type)
@@ -116,7 +116,7 @@ def _renamed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _named(kind: pa.DataType, names: pa.DataType) -> pa.DataType:
-    """*kind* with the names inside structs, and their metadata, of *names*."""
+    """*kind* with the field names and metadata inside structs from *names*."""
     if not (pa.types.is_struct(kind) and pa.types.is_struct(names)):
         return kind
     return pa.struct(
@@ -128,14 +128,15 @@ def _named(kind: pa.DataType, names: pa.DataType) -> pa.DataType:
 
 
 Raw = int | bytes
-_CUT = 32  # bytes; a longer text may be cut off in a bound, so equal bounds prove nothing
+_CUT = 32  # bytes; a longer text may be truncated in a bound, so equal bounds prove nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a row group's values of one column lie between, raw as in the footer; ``nulls`` of them.
+    """The least and greatest value of one column in a row group, as in the footer, and its NULLs.
 
-    ``least`` and ``most`` are None together, where the footer does not tell; ``nulls`` is -1 then.
+    ``least`` and ``most`` are both None if the footer does not have them; ``nulls`` is -1 if it
+    does not count NULLs.
     """
 
     least: Raw | None
@@ -152,7 +153,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footer:
-    """A file's own description; ``columns`` leads from a path to the number of a Parquet column."""
+    """A file's own description; ``columns``: path -> number of a Parquet column."""
 
     metadata: pq.FileMetaData
     schema: pa.Schema
@@ -160,7 +161,7 @@ class Footer:
 
     @property
     def weight(self) -> int:
-        """What it costs to keep, in descriptions of one column of one row group."""
+        """Its cost in memory, in descriptions of one column of one row group."""
         return int(self.metadata.num_row_groups * self.metadata.num_columns)
 
     def bounds(self, group: int, path: Path) -> Bounds:
@@ -177,10 +178,10 @@ class Footer:
 
 @dataclass(eq=False)
 class Footers:
-    """Footers by their files' names, kept between merges; the least recently used go first.
+    """Footers by file name, cached between merges; the least recently used are dropped first.
 
-    A file of a Delta table never changes under its name.  *limit* is about 0.5 kB each.  Turns of
-    two lines may ask at the same time.
+    A file of a Delta table never changes under its name. *limit* counts column descriptions of
+    about 0.5 kB each. Merges of two queues may ask at the same time.
     """
 
     limit: int = 200_000
@@ -192,7 +193,7 @@ class Footers:
         """The footer of *file*.
 
         Raises:
-            HeldError: ``file_damaged``; ``file_format``: its times are read in two ways.
+            HeldError: ``file_damaged``; ``file_format``, its times have two interpretations.
         """
         name = (store.uri, file.path)
         with self._lock:
@@ -211,7 +212,7 @@ class Footers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataFile:
-    """An open file: its footer, its columns row group by row group, and the rows that went."""
+    """An open file: its footer, its columns row group by row group, and its deleted rows."""
 
     name: str
     footer: Footer
@@ -239,7 +240,7 @@ class DataFile:
         return [_column_at(rows, path) if path in self.footer.columns else absent for path in paths]
 
     def rows(self, group: int, names: Collection[str] | None = None) -> pa.Table:
-        """All columns of one row group, or those of *names*; without regard to rows that went.
+        """All columns of one row group, or those of *names*, including deleted rows.
 
         Raises:
             HeldError: ``file_damaged``.
@@ -283,7 +284,7 @@ def _column_at(rows: pa.Table, path: Path) -> pa.ChunkedArray:
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Say of what cannot be read which file it is."""
+    """Convert read errors to a hold that names the file."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -295,7 +296,7 @@ def _readable(name: str) -> Iterator[None]:
 class MirrorFiles:
     """The rows of a mirror as of one version: its files and what is needed to read them.
 
-    Only one that ``keeps`` archived rows is asked which they are.
+    Archived rows are looked for only if the mirror ``keeps`` any.
     """
 
     store: Store
@@ -306,12 +307,12 @@ class MirrorFiles:
     keeps: bool = False
 
     def __post_init__(self) -> None:
-        """Look up once where the files keep the provenance."""
+        """Look up once where the files have the row origins."""
         op_paths = (OP,) if self.keeps else ()
         self._paths = tuple(self.layout.path(path) for path in (SOURCE, SHARD, *RANK, *op_paths))
 
     def owned(self, data: DataFile, group: int, rows: Integers) -> RowOrigins:
-        """Provenance of *rows* of a row group; columns that are constant in it are not read."""
+        """Origins of *rows* of a row group; columns that are constant in it are not read."""
         if not len(rows):
             return NO_ORIGINS
         paths = self._paths
@@ -326,7 +327,7 @@ class MirrorFiles:
         return self.adoption.owned(source.cast(pa.string()), shard.cast(pa.string()), rank, op)
 
     def owners(self, rows: pa.Table) -> RowOrigins:
-        """Provenance of whole *rows*, under the table's names."""
+        """Origins of whole *rows*, which have the table's column names."""
         return self.adoption.owners(rows)
 
     def count(self) -> int:
@@ -337,7 +338,7 @@ class MirrorFiles:
         )
 
     def records(self, file: ActiveFile) -> int:
-        """Rows in *file*, deleted ones among them."""
+        """Rows in *file*, including deleted ones."""
         if (logged := file.records) is not None:
             return logged
         return int(self.footers.of(self.store, file).metadata.num_rows)
@@ -353,7 +354,7 @@ def _scalar(value: int | bytes) -> int | str:
 
 
 def to_bitmap(positions: Integers) -> BitMap64:
-    """The *positions* as a set; in any order, each once or more."""
+    """The *positions* as a set; they may be in any order and repeated."""
     return BitMap64(array("Q", np.sort(positions).astype(np.uint64).tobytes()))
 
 

@@ -50,7 +50,7 @@ from pipeline.tables.delta.files import (
     to_bitmap,
 )
 
-Window = tuple[int, int]  # of sorted values: from, to (not included)
+Window = tuple[int, int]  # of sorted values: start (inclusive), end (exclusive)
 Raw = int | bytes  # a bound as a footer has it
 _SPOTS_A_VALUE = 16
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -58,10 +58,10 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """Wanted values of one column that are whole numbers underneath, sorted, each once.
+    """Wanted values of one column that are stored as whole numbers, sorted, each once.
 
-    ``spots`` says of the lowest bits of a number whether any wanted value has them: it alone rules
-    out most rows of a file.
+    ``spots`` says for the lowest bits of a number whether any wanted value has them. That check
+    alone excludes most rows of a file.
     """
 
     type: pa.DataType
@@ -69,7 +69,7 @@ class Numbers:
     spots: Mask = field(init=False)
 
     def __post_init__(self) -> None:
-        """Mark the spots."""
+        """Compute the spots."""
         size = 1 << (_SPOTS_A_VALUE * len(self.values)).bit_length()
         spots = np.zeros(size, np.bool_)
         spots[self.values & (size - 1)] = True
@@ -82,7 +82,7 @@ class Numbers:
         return int(start), int(np.searchsorted(self.values, high, "right"))
 
     def hits(self, column: pa.Array, window: Window) -> tuple[Integers, Integers]:
-        """Rows of *column* with a value in the window, and numbers of their values."""
+        """Rows of *column* with a value in the window, and the numbers of their values."""
         values, there = _numbers(column, self.type)
         wanted = self.values[slice(*window)]
         if there is None and (values[1:] >= values[:-1]).all():
@@ -112,7 +112,7 @@ class TextValues:
         return start, bisect_right(numbers, most, key=self._text)
 
     def hits(self, column: pa.Array, window: Window) -> tuple[Integers, Integers]:
-        """Rows of *column* with a value in the window, and numbers of their values."""
+        """Rows of *column* with a value in the window, and the numbers of their values."""
         wanted = self.values.slice(window[0], window[1] - window[0])
         found = pc.index_in(
             _cast_values(column, self.type, wanted.type), value_set=wanted, skip_nulls=True
@@ -136,10 +136,11 @@ Values = Numbers | TextValues
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WantedKeys:
-    """Keys to be found: the values of each of their columns, and how they go together.
+    """Keys to be found: the values of each of their columns, and their combinations.
 
-    ``pairs`` holds, for each column after the first, the wanted pairs of (what the columns before
-    it come to) and (number of its value), sorted; ``rows`` leads from the last to the keys' rows.
+    ``pairs`` holds, for each column after the first, the wanted pairs, sorted: (number of the
+    combination of the columns before, number of its value). ``rows`` maps the last combination to
+    the keys' rows.
     """
 
     paths: tuple[Path, ...]
@@ -148,9 +149,9 @@ class WantedKeys:
     rows: Integers
 
     def narrow(self, number: int, come_to: Integers, column: pa.Array) -> tuple[Integers, Integers]:
-        """Which rows still match after column *number*, and what they come to with it.
+        """Which rows still match after column *number*, and their combinations with it.
 
-        In: *column* at the rows that matched so far, *come_to* what these came to.
+        In: *column* at the rows that matched so far, *come_to* their combinations so far.
         """
         values = self.columns[number]
         rows, codes = values.hits(column, (0, len(values.values)))
@@ -164,7 +165,7 @@ class WantedKeys:
 def prepare_keys(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ()) -> WantedKeys:
     """Prepare to find the keys that *columns* hold, row by row, together.
 
-    The column with the most different values is looked at first; those of *last* after all others.
+    The column with the most different values is searched first; those of *last* after all others.
 
     Raises:
         HeldError: ``null_key``, ``key_kind``, or ``duplicate_key``: two rows have one key.
@@ -188,9 +189,9 @@ def prepare_keys(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ())
 
 
 def bounded_type(own: pa.DataType, theirs: pa.DataType | None) -> bool:
-    """Whether a file's bounds of a column speak of the wanted values, and in their units.
+    """Whether a file's bounds of a column can be compared with the wanted values.
 
-    *theirs* is the type the file keeps the column in, None if it has none.
+    *theirs* is the column's type in the file, None if the file does not have it.
 
     Raises:
         HeldError: ``key_kind``.
@@ -224,7 +225,7 @@ def _values(path: Path, column: pa.Array) -> tuple[Values, Integers]:
 
 
 def _in_sorted(values: Integers, wanted: Integers, start: int) -> tuple[Integers, Integers]:
-    """As ``hits``, in rows that are sorted: the wanted are looked up, which are far fewer."""
+    """Like ``hits``, for sorted rows: looks up the wanted values, which are far fewer."""
     low = np.searchsorted(values, wanted, "left")
     times = np.searchsorted(values, wanted, "right") - low
     before = np.cumsum(times) - times
@@ -246,7 +247,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _numbers(column: pa.Array, kind: pa.DataType) -> tuple[Integers, Mask | None]:
-    """*column* as 64-bit numbers, and which values are (not NULL, within range); None: all."""
+    """*column* as 64-bit numbers, and which are valid (not NULL, within range); None: all."""
     _check(column.type, kind)
     there = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     if pa.types.is_decimal(kind):
@@ -260,7 +261,7 @@ def _numbers(column: pa.Array, kind: pa.DataType) -> tuple[Integers, Mask | None
 
 
 def _halves(column: pa.Array, there: Mask | None) -> tuple[Integers, Mask | None]:
-    """Decimals by their lower halves, which are all of them where 64 bits suffice."""
+    """The lower halves of decimals, and which decimals 64 bits can hold."""
     if not len(column):
         return np.empty(0, np.int64), there
     if column.type.bit_width != 128:
@@ -280,7 +281,7 @@ def _cast_values(column: pa.Array, kind: pa.DataType, plain: pa.DataType) -> pa.
 
 
 def _check(theirs: pa.DataType, own: pa.DataType) -> None:
-    """Refuse a file's column whose values do not mean what the wanted ones do."""
+    """Refuse a file's column whose values have another meaning than the wanted ones."""
     if theirs.equals(own):
         return
     alike = [pa.types.is_integer, pa.types.is_boolean, pa.types.is_date32, _is_text]
@@ -301,12 +302,12 @@ def _unscaled(raw: Raw) -> int:
 def find_rows(keys: pa.Table, mirror: MirrorFiles, *, owners: RowOrigins | None = None) -> Found:
     """Look up *keys*, each once, among the rows of *mirror* that are not deleted.
 
-    In: the key's columns under the mirror's names, in the mirror's types.  With *owners* a row is
-    that of the key only if it is of the same source and shard.
+    In: the key's columns with the mirror's names and types. With *owners* a row has the key only if
+    it is of the same source and shard.
 
     Raises:
-        HeldError: ``duplicate_key``, ``null_key``, ``key_kind``, ``no_shard``, or a file cannot
-            be read.
+        HeldError: ``duplicate_key``, ``null_key``, ``key_kind``, ``no_shard``, or a file cannot be
+            read.
     """
     finding = _FoundKeys(keys)
     if not len(keys):
@@ -333,9 +334,9 @@ def find_rows(keys: pa.Table, mirror: MirrorFiles, *, owners: RowOrigins | None 
 
 
 def find_occurrences(values: pa.Table, mirror: MirrorFiles) -> Occurrences:
-    """Every row of *mirror* that is not deleted and holds one of *values*, each once, none null.
+    """Every row of *mirror* that is not deleted and holds one of *values* (distinct, not null).
 
-    Unlike keys, values may stand in many rows, and NULL in others.
+    Unlike keys, values may occur in many rows, and other rows may have NULL.
 
     Raises:
         HeldError: ``key_kind``, or a file cannot be read.
@@ -366,7 +367,7 @@ def find_occurrences(values: pa.Table, mirror: MirrorFiles) -> Occurrences:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hits:
-    """Rows of a row group that bear wanted keys, which keys (numbers), and their owners."""
+    """Rows of a row group with wanted keys, the numbers of the keys, and the rows' owners."""
 
     rows: Integers
     keys: Integers
@@ -375,16 +376,16 @@ class _Hits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Search:
-    """What is sought in a mirror; ``own`` are the columns of source and shard, if they count."""
+    """A search in a mirror; ``own`` are the columns of source and shard, if they count."""
 
     mirror: MirrorFiles
     sought: WantedKeys
     own: Sequence[Path]
 
     def apart(self, file: ActiveFile) -> bool:
-        """Whether, by the log, the file holds none of the keys: by whole numbers only.
+        """Whether the log shows that the file has none of the keys; uses whole numbers only.
 
-        Other writers round decimals, cut texts and shorten times in the log.
+        Other writers round decimals, truncate texts and shorten times in the log.
         """
         stats = file.stats or {}
         least, most, nulls = (
@@ -400,9 +401,9 @@ class _Search:
         return False
 
     def windows(self, footer: Footer) -> dict[int, Window]:
-        """Row groups that may hold a key, and between which of its leading column's values.
+        """Row groups that may hold a key -> the window of values of the first column.
 
-        NULL keys must be seen, so a group that has some is searched regardless of its bounds.
+        NULL keys must be reported, so a group that has some is searched regardless of its bounds.
         """
         kinds = [_type(footer.schema, path) for path in self.sought.paths]
         found: dict[int, Window] = {}
@@ -437,7 +438,7 @@ class _Search:
     def places(
         self, data: DataFile, group: int, window: Window, *, first: int
     ) -> tuple[Integers, Integers]:
-        """As ``hits``, of columns that hold NULLs, too: rows, and which of the values they bear."""
+        """Like ``hits``, for columns that may hold NULL: rows, and the numbers of their values."""
         look = _Look(data, group, first)
         leading, *others = self.sought.paths
         column = data.columns(group, [leading])[0]
@@ -449,7 +450,7 @@ class _Search:
         return rows, keys
 
     def _owned(self, hits: _Hits) -> _Hits:
-        """Leave out what another shard owns, if that counts."""
+        """Exclude rows that another shard owns, if that counts."""
         if not self.own or not len(hits.rows):
             return hits
         if hits.owned.shard.null_count:
@@ -473,7 +474,7 @@ class _Look:
     first: int
 
     def column(self, path: Path) -> pa.ChunkedArray:
-        """A column of the key, without a NULL in any row that is not deleted."""
+        """A key column; refuses NULL in any row that is not deleted."""
         column = self.data.columns(self.group, [path])[0]
         if column.null_count:
             empty = np.flatnonzero(pc.is_null(column).to_numpy())
@@ -483,13 +484,13 @@ class _Look:
         return column
 
     def leading(self, values: Values, path: Path, window: Window) -> tuple[Integers, Integers]:
-        """Rows with a value of the window in the leading column, which are not deleted."""
+        """Rows that are not deleted and have a value of the window in the first column."""
         return self.among(self.column(path), values, window)
 
     def among(
         self, column: pa.ChunkedArray, values: Values, window: Window
     ) -> tuple[Integers, Integers]:
-        """The same of a *column* at hand."""
+        """The same for a *column* that was already read."""
         rows, keys, before = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
         for chunk in column.chunks if window[0] < window[1] else ():
             at, found = values.hits(chunk, window)
@@ -502,7 +503,7 @@ class _Look:
 
 
 class _FoundKeys:
-    """What has been found so far; a key that is found again is an error."""
+    """The keys found so far; a key that is found twice is an error."""
 
     def __init__(self, keys: pa.Table) -> None:
         self._keys = keys
@@ -511,7 +512,7 @@ class _FoundKeys:
         self._parts: list[tuple[Integers, RowOrigins]] = []
 
     def take(self, file: int, first: int, rows: Integers, hits: _Hits) -> None:
-        """Note that the keys of *rows* stand at *hits*."""
+        """Record that the keys of *rows* are at *hits*."""
         twice = rows[self._file[rows] >= 0]
         if not len(twice) and len(np.unique(rows)) < len(rows):
             twice = rows[np.flatnonzero(np.bincount(rows)[rows] > 1)]
@@ -524,7 +525,7 @@ class _FoundKeys:
         self._parts.append((rows, hits.owned))
 
     def found(self) -> Found:
-        """All of it, in the order of the keys."""
+        """All positions, in the order of the keys."""
         at = np.full(len(self._keys), -1, np.int64)
         rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in self._parts)])
         at[rows] = np.arange(len(rows))
@@ -541,7 +542,7 @@ class _FoundKeys:
 
 
 def _type(schema: pa.Schema, path: Path) -> pa.DataType | None:
-    """Type of a file's column; None where the file has none."""
+    """Type of a file's column; None if the file does not have it."""
     kind: pa.DataType | pa.Schema = schema
     for name in path:
         at = kind.get_field_index(name)
@@ -552,7 +553,9 @@ def _type(schema: pa.Schema, path: Path) -> pa.DataType | None:
 
 
 def read_values(mirror: MirrorFiles, found: Found, names: Sequence[str]) -> pa.Table:
-    """Columns *names* of the rows *found*, all somewhere, in their order; null where none is.
+    """Columns *names* of the rows *found*, in their order; each row must exist.
+
+    A column that a file does not have is null.
 
     Raises:
         HeldError: a file cannot be read.
@@ -575,11 +578,11 @@ def read_values(mirror: MirrorFiles, found: Found, names: Sequence[str]) -> pa.T
 
 
 def rows_below_floor(mirror: MirrorFiles, floors: Floors) -> dict[int, BitMap64]:
-    """Positions of rows below the *floors*, by the number of their file; only rows not yet gone.
+    """File number -> positions of rows below the *floors* that are not deleted yet.
 
     Raises:
-        HeldError: ``no_shard``: a row without ``_sluice`` has no known floor;
-            or a file cannot be read.
+        HeldError: ``no_shard``, a row without ``_sluice`` has no known floor; or a file cannot be
+            read.
     """
     found: dict[int, BitMap64] = {}
     for number in files_below_floor(mirror, floors):
@@ -591,7 +594,7 @@ def rows_below_floor(mirror: MirrorFiles, floors: Floors) -> dict[int, BitMap64]
 
 
 def files_below_floor(mirror: MirrorFiles, floors: Floors) -> list[int]:
-    """Numbers of the files that may have rows below the *floors*, as their footers tell."""
+    """Numbers of the files that may have rows below the *floors*, by their footers."""
     found = []
     for number, file in enumerate(mirror.files) if floors else ():
         footer = mirror.footers.of(mirror.store, file)
@@ -619,7 +622,7 @@ def _gone(mirror: MirrorFiles, data: DataFile, floors: Floors) -> BitMap64:
 
 
 def _judged(footer: Footer, layout: Layout, group: int, floors: Floors) -> bool | None:
-    """Whether all rows of a group are below the floors, or none, as far as its bounds tell."""
+    """True if all rows of a group are below the floors, False if none is; None if unknown."""
     bounds = {path: footer.bounds(group, layout.path(path)) for path in (SOURCE, SHARD, *RANK)}
     if any(bound.nulls != 0 for bound in bounds.values()):
         return None
@@ -645,14 +648,14 @@ def _judged_by(
     most = [bound.most for bound in order if isinstance(bound.most, int)]
     if len(least) < len(floor) or len(most) < len(floor):
         return None
-    # the least of every part together are at or before each row, the most of them at or after it
+    # each row is at or above the least of all parts, and at or below the greatest
     if tuple(least) >= floor:
         return False
     return True if source and shard and tuple(most) < floor else None
 
 
 def _owns(bounds: Bounds, name: str) -> bool | None:
-    """Whether all rows (True) or none (False) have that *name*."""
+    """Whether all rows (True) or none (False) have that *name*; None if unknown."""
     wanted = name.encode()
     if bounds.only is not None:
         return bounds.only == wanted

@@ -2,11 +2,11 @@
 
 The source is the entries of the Delta log: added and removed files, and deletion vectors that
 change. Files whose rows were only moved (`dataChange` is false) are not read. Removed rows have
-the key columns and `_sluice` only.
+only the key columns and `_sluice`.
 
-Added rows have the mirror's present columns. Partition columns are in the log only. Partitions
-by time or bytes are refused, because the log may write their values in more than one way. A
-commit that the log no longer has raises `ProofError`.
+Added rows have the mirror's current columns. Values of partition columns are only in the log.
+Partitions by time or bytes are refused, because the log may write their values in more than one
+way. A commit that the log no longer has raises `ProofError`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,10 +39,10 @@ class MirrorRows:
     footers: Footers = field(default_factory=Footers)
 
     def __post_init__(self) -> None:
-        """Refuse columns to partition by whose values the log may tell in more than one way.
+        """Refuse partition columns whose values the log may write in more than one way.
 
         Raises:
-            HeldError: ``protocol``, a moment (in which zone?) or bytes.
+            HeldError: ``protocol``, a column of times (in an unknown zone) or bytes.
         """
         metadata = self.snapshot.metadata
         self._layout, self._schema = Layout.of(metadata), to_arrow(metadata.schema_string)
@@ -59,10 +59,10 @@ class MirrorRows:
         return tuple(partial(self._alive, file) for _, file in sorted(files))
 
     def changes(self, since: int, key: Sequence[str]) -> Iterator[RowChanges]:
-        """What each commit after version *since* did, oldest first.
+        """The row changes of each commit after version *since*, oldest first.
 
         Raises:
-            ProofError: one of them is no longer in the log.
+            ProofError: a commit is no longer in the log.
         """
         for version in range(since + 1, self.snapshot.version + 1):
             name = entry_name(version)
@@ -86,7 +86,7 @@ class MirrorRows:
         went = [partial(self._alive, file, names) for path, file in old.items() if path not in new]
         for path in old.keys() & new.keys():
             before, after = self._gone(old[path]), self._gone(new[path])
-            if back := before - after:  # somebody took a commit back
+            if back := before - after:  # a commit was undone
                 came.append(partial(self._at, new[path], back))
             if gone := after - before:
                 went.append(partial(self._at, new[path], gone, names))
@@ -101,7 +101,7 @@ class MirrorRows:
     def _at(
         self, file: ActiveFile, places: BitMap64 | None, names: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Rows at *places*, or all that have not gone; of the columns *names*, if given."""
+        """Rows at *places*, or all that are not deleted; of the columns *names*, if given."""
         schema = self._schema
         if names is not None:
             schema = pa.schema([one for one in schema if one.name in names])
@@ -113,14 +113,14 @@ class MirrorRows:
                 wanted = ~is_among(data.gone, here) if places is None else is_among(places, here)
                 if wanted.any():
                     rows = self._with_partition(data.rows(group, physical), file)
-                    # another writer's texts may be views, which no filter takes
+                    # texts of another writer may be views, which filters do not accept
                     yield fit_columns(rows, schema, data.name).filter(pa.array(wanted))
 
     def _with_partition(self, rows: pa.Table, file: ActiveFile) -> pa.Table:
-        """Rows as *file* has them, under the table's names, with what its name in the log says."""
+        """*file*'s rows with the table's column names, and its partition values from the log."""
         table = self._layout.of_files(rows)
         for name, key in self._keys.items():
-            text = pa.scalar(file.partition.get(key) or None, pa.string())  # empty is null, too
+            text = pa.scalar(file.partition.get(key) or None, pa.string())  # empty means null
             table = table.append_column(name, pa.repeat(text, len(rows)))
         return table
 

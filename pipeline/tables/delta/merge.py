@@ -55,7 +55,7 @@ INSERTED, DELETED = "numTargetRowsInserted", "numTargetRowsDeleted"
 
 
 def read_commit(version: int, lines: Iterable[str], *, entry: str = "") -> Commit:
-    """Read the actions of one file of the log, one JSON object in a line."""
+    """Parse the actions of one log entry, one JSON object per line."""
     info: Mapping[str, Any] = {}
     files: dict[str, list[Action]] = {"add": [], "remove": [], "cdc": []}
     shape: str | None = None
@@ -105,15 +105,15 @@ def _note(text: str | None) -> Any:
         return text
 
 
-GROUP_ROWS = 122_880  # as others have them; 8,192 divides it
+GROUP_ROWS = 122_880  # the usual number; 8,192 divides it
 _SAMPLE = 4_096
-_REPETITIVE = 4  # times that a value occurs in the sample, on average
+_REPETITIVE = 4  # average repetitions of a value in the sample
 LARGE_FILE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where new files go, and what they must be like."""
+    """The store of new files, and their required format."""
 
     store: Store
     metadata: Metadata
@@ -123,9 +123,9 @@ class Target:
 
 
 def write_rows(rows: pa.Table, target: Target, *, data_change: bool = True) -> Action:
-    """Write *rows* sorted by key to one new file; its ``add``.
+    """Write *rows* sorted by key to one new file; return its ``add`` action.
 
-    In: at least one row of the table's columns, under its names, in any order.
+    In: at least one row of the table's columns, with its names, in any order.
 
     Raises:
         HeldError: ``schema``, they are not the table's columns.
@@ -149,9 +149,9 @@ def write_rows(rows: pa.Table, target: Target, *, data_change: bool = True) -> A
 def remove_rows(
     mirror: MirrorFiles, gone: Mapping[int, BitMap64], vector_file: VectorFile, at: datetime
 ) -> Iterator[Action]:
-    """Let files of *mirror* (by number) lose rows that they still had; their actions.
+    """Yield the actions that delete rows of *mirror*'s files; *gone*: file number -> positions.
 
-    The vectors are in *vector_file*, which is still to be saved.
+    The rows must not be deleted yet. The vectors are in *vector_file*, which must still be saved.
     """
     for number, positions in gone.items():
         file = mirror.files[number]
@@ -164,14 +164,14 @@ def remove_rows(
 
 
 def _sorted(rows: pa.Table, key: Sequence[str]) -> Iterator[pa.Table]:
-    """Row groups of *rows*, sorted by key; as they come where none is known."""
+    """Row groups of *rows*, sorted by key; in their order if no key is known."""
     if not key:
         yield from (rows.slice(first, GROUP_ROWS) for first in range(0, len(rows), GROUP_ROWS))
         return
     names = [str(number) for number in range(len(key))]
     keys = pa.Table.from_arrays([rows[name] for name in key], names=names)
     by_key = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])
-    if rows.nbytes > LARGE_FILE:  # `take` joins what it takes from, which may pass 2 GiB
+    if rows.nbytes > LARGE_FILE:  # `take` joins its input, which may exceed 2 GiB
         rows = rows.cast(pa.schema([_large(field) for field in rows.schema]))
     for first in range(0, len(rows), GROUP_ROWS):
         yield rows.take(by_key.slice(first, GROUP_ROWS))
@@ -200,8 +200,9 @@ def _writer(output: object, rows: pa.Table, compression: str) -> pq.ParquetWrite
 def _encoded(rows: pa.Table) -> tuple[list[str], list[str]]:
     """Columns that are written as dictionaries, and those as differences of whole numbers.
 
-    Measured: a dictionary of values that do not repeat costs three times the whole writing, and
-    differences are read ten times as fast as what is compressed: keys and orders are, every merge.
+    Measured: a dictionary of values that do not repeat costs three times the whole write.
+    Differences are read ten times as fast as compressed values, and each merge reads keys and
+    orders.
     """
     sample = rows.slice(0, _SAMPLE)
     while any(pa.types.is_struct(field.type) for field in sample.schema):
@@ -223,15 +224,15 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-_footers = Footers()  # of this process: a mirror's files stay, and are looked at in each merge
+_footers = Footers()  # of this process, because each merge reads the same files
 
 
 def run_merge(
     task: MergeTask[Snapshot], *, footers: Footers = _footers, into: Store | None = None
 ) -> MergeResult[tuple[Action, ...]]:
-    """Work out and write one merge; *footers* are kept from merge to merge.
+    """Plan and write one merge; *footers* are cached between merges.
 
-    What it leaves lies *into* another folder than the mirror's, where one is given.
+    New files are written to *into*, by default to the mirror's folder.
 
     Raises:
         HeldError: the table must be held; see its reason.
@@ -276,7 +277,7 @@ def mirror_files(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> Mi
 
 
 def cast_keys(snapshot: Snapshot, keys: pa.Table) -> pa.Table:
-    """The *keys* in the mirror's types.
+    """The *keys*, cast to the mirror's types.
 
     Raises:
         HeldError: ``key_kind``.
@@ -333,10 +334,10 @@ def _write(
 def _confirm(
     task: MergeTask[Snapshot], mirror: MirrorFiles, counts: RowCounts, actions: Sequence[Action]
 ) -> None:
-    """Compare *counts* with the log's own before and after the merge.
+    """Compare *counts* with the log's own row counts before and after the merge.
 
     Raises:
-        HeldError: ``account``, rows were lost or doubled.
+        HeldError: ``account``, rows were lost or duplicated.
     """
     following = advance_snapshot(task.snapshot, actions, entry="")
     new = [file for path, file in following.files.items() if path not in task.snapshot.files]
@@ -355,7 +356,7 @@ def _confirm(
 
 
 def commit_metrics(counts: RowCounts) -> dict[str, int]:
-    """The rows that a merge changes, under Delta's names."""
+    """The rows that a merge changes, by Delta's metric names."""
     return {
         INSERTED: counts.inserted,
         "numTargetRowsUpdated": counts.updated + counts.archived,

@@ -70,10 +70,10 @@ WIDEST = "decimal(38,0)"
 RANGES_AT_ONCE = 20
 KEYS_AT_ONCE = 100
 IDS_AT_ONCE = 5000  # in one statement
-FILES_FIRST = 4  # files looked through for a maximum at first, then eight times as many
-SAID_AGAIN = 20  # times that an answer is given without a look: a lost file is found after that
+FILES_FIRST = 4  # files searched for a maximum at first, then eight times as many
+SAID_AGAIN = 20  # times that an answer is repeated without a read; then a lost file is noticed
 MOST_ROWS = 1_000  # with one key: one of each shard
-KNOWN = 200  # answers of one reader that are kept
+KNOWN = 200  # answers of one reader that are cached
 
 Range = tuple[int, int]
 T = TypeVar("T")
@@ -81,12 +81,12 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Answers:
-    """What was found of a version, which does not change: given again some times without a look."""
+    """Cached answers about a version, which does not change; each is repeated a few times."""
 
     _known: dict[Hashable, tuple[Any, int]] = field(default_factory=dict)
 
     def of(self, asked: Hashable, look: Callable[[], T]) -> T:
-        """What is known, or what a *look* finds."""
+        """The cached answer, or the result of *look*."""
         known: tuple[T, int] | None = self._known.get(asked)
         if known is not None and known[1] > 0:
             self._known[asked] = (known[0], known[1] - 1)
@@ -112,9 +112,9 @@ class MirrorReader:
 
     @cached_property
     def batch(self) -> int:
-        """Applied through this batch of its lane; -1 before the first.
+        """The batch of its lane through which it is applied; -1 before the first.
 
-        Read once: the library reads the log for each answer, which takes milliseconds.
+        Cached, because the library reads the log for each answer, which takes milliseconds.
         """
         batch = self.pinned.transaction(self.app)
         return -1 if batch is None else batch
@@ -145,9 +145,10 @@ class MirrorReader:
         return self._answers.of("rows", lambda: int(self.pinned.select(asked)[0]["n"]))
 
     def max_id(self, shard: Shard, column: str) -> int | None:
-        """Highest id of the shard's rows; None when it has none.
+        """Highest id of the shard's rows; None if it has no rows.
 
-        Files with the highest bounds are read first: what they hold is above all they leave out.
+        Files with the highest bounds are read first: an id found in them is above all ids in the
+        others.
         """
         return self._answers.of(("max_id", shard, column), lambda: self._find_max_id(shard, column))
 
@@ -196,7 +197,7 @@ class MirrorReader:
         owner = () if len(self.table.shards) == 1 else OWNER
         names = (f"{one} AS o{number}" for number, one in enumerate(owner))
         asked = ", ".join([*_sums(inside, values), *names])
-        own = self._of(shards[0]) if len(shards) == 1 else self._kept  # an OR of many plans long
+        own = self._of(shards[0]) if len(shards) == 1 else self._kept  # a long OR is slow to plan
         where = f"({own}) AND ({' OR '.join(inside)})"
         group = f" GROUP BY {', '.join(owner)}" if owner else ""
         rows = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}{group}")  # noqa: S608
@@ -278,7 +279,7 @@ class MirrorReader:
         ]
 
     def _present_ids(self, shard: Shard, column: str, ids: Collection[int]) -> set[int]:
-        """Those of *ids* that have a row; reads no other column than the key and the origin."""
+        """Those of *ids* that have a row; reads only the columns of the key and the origin."""
         asked = f"SELECT {quote_name(column)} AS {ID} FROM t"  # noqa: S608
         return {
             int(row[ID])
@@ -363,9 +364,10 @@ class MirrorReader:
         return self.pinned.batches(f"{asked} WHERE {self._of(shard)}")
 
     def _among(self, shard: Shard, column: str, ids: Collection[int]) -> Iterator[str]:
-        """Conditions that together hold for the rows of *ids*; each has bounds, to skip files.
+        """Conditions that together select the rows of *ids*; each has bounds, to skip files.
 
-        The engine joins with VALUES; it takes seconds to plan a list of thousands of literals.
+        The engine joins with VALUES, because it takes seconds to plan a list of thousands of
+        literals.
         """
         ordered = sorted(ids)
         for start in range(0, len(ordered), IDS_AT_ONCE):
@@ -404,10 +406,10 @@ class MirrorReader:
         return self.pinned.select(asked)
 
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
-        """Whether each key's row is there, in the order asked.
+        """Whether each key has a row, in the order of *keys*.
 
         Raises:
-            ProofError: if the table has no key, or one that two systems may write differently.
+            ProofError: the table has no key, or one that two systems may write differently.
         """
         asked = [(key.shard, self._values(key)) for key in keys]
         found: set[tuple[Shard, tuple[str, ...]]] = set()
@@ -444,7 +446,7 @@ class MirrorReader:
 
     @property
     def _kept(self) -> str:
-        """Which rows are no archived ones; all, where the mirror never had any."""
+        """Condition that excludes archived rows; true if the mirror never had any."""
         if ARCHIVED not in self.pinned.table.metadata().configuration:
             return "true"
         return f"coalesce({quote_name(META)}['op'], '') <> '{Op.DELETE}'"
@@ -467,7 +469,7 @@ class MirrorReader:
         return values
 
     def _present(self, shard: Shard, rows: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
-        """Those of *rows* that are there."""
+        """Those of *rows* that exist."""
         asked = ", ".join(
             f"{quote_name(column)} AS k{i}" for i, column in enumerate(self.table.key)
         )
@@ -494,7 +496,7 @@ class MirrorReader:
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
-    """*ranges*, which are ascending, with neighbours as one."""
+    """Ascending *ranges* with adjacent ones merged."""
     joined: list[Range] = []
     for low, high in ranges:
         if joined and joined[-1][1] == low:
@@ -513,15 +515,15 @@ def _is_decimal(kind: str) -> bool:
 
 
 def _literal(value: int, kind: str) -> str:
-    """An integer that is compared with a column of that *kind*.
+    """An integer literal for a comparison with a column of that *kind*.
 
-    The engine would read a plain one beyond 64 bits as a float.
+    The engine would read a plain literal beyond 64 bits as a float.
     """
     return f"CAST('{int(value)}' AS {WIDEST})" if _is_decimal(kind) else quote_literal(value)
 
 
 def _sums(inside: Sequence[str], values: Sequence[str]) -> Iterator[str]:
-    """What is asked of each span: its rows, and the sum of each of *values*."""
+    """The SELECT expressions of each span: its row count, and the sum of each of *values*."""
     for span, condition in enumerate(inside):
         yield f"count(*) FILTER (WHERE {condition}) AS n{span}"
         for number, value in enumerate(values):
@@ -531,7 +533,7 @@ def _sums(inside: Sequence[str], values: Sequence[str]) -> Iterator[str]:
 def _tallies(
     row: Mapping[str, Any] | None, spans: int, fields: tuple[AggregatedColumn, ...]
 ) -> tuple[RangeAggregate, ...]:
-    """Read the answer of one shard; None where it has no row in any span."""
+    """Parse the answer of one shard; *row* is None if it has no row in any span."""
     none: dict[str, Any] = {}
     values = row or none
     return tuple(
@@ -547,7 +549,7 @@ def _tallies(
 
 
 def _moment(moment: Moment, kind: str) -> str:
-    """A literal that is compared with a column of that *kind*, in Delta's words."""
+    """A literal for a comparison with a column of that *kind*, a Delta type."""
     if kind not in TIMES:
         raise ProofError(f"a column of type {kind} holds no dates or times")
     if isinstance(moment, datetime) and moment.tzinfo is not None:
@@ -556,7 +558,7 @@ def _moment(moment: Moment, kind: str) -> str:
 
 
 def _added(field: AggregatedColumn, kind: str) -> str:
-    """What is added up of a field: exact numbers, or the digest of a text."""
+    """The SQL value that is summed for a field: an exact number, or the digest of a text."""
     if field.text and kind == "string":
         digits = (
             f"(strpos('0123456789abcdef', substr(md5({quote_name(field.name)}), {at}, 1)) - 1)"
@@ -586,7 +588,7 @@ def _is_value(compared: str, column: str, kind: str, value: Any) -> str:
 
 
 def _equals(compared: str, column: str, kind: str, text: str) -> str:
-    """Condition on one key column; only of types whose text is the same in every system."""
+    """Condition on one key column; only for types whose text is the same in every system."""
     if kind in INTEGERS:
         return f"{compared} = {int(text)}"
     if kind == "string":

@@ -1,14 +1,13 @@
 """Rewrites files of a mirror: for compaction, and for added or widened columns.
 
-A rewrite leaves out deleted rows and uses the present columns and types. Rows keep their
-`_sluice`, so no change is applied to them twice. New columns and the files whose rows change go
-into one commit.
+A rewrite leaves out deleted rows and uses the current columns and types. Rows keep their `_sluice`,
+so no change is applied to them twice. New columns and the files whose rows change go into one
+commit.
 
-Compaction aims at the read cost of a freshly written mirror, counted in rows. A deleted row
-costs as much as any other, and a file costs `OPENING` rows. Measured with five columns: 0.3 to
-0.7 ms for each file and 0.2 us for each row. The rewriting is bounded. A row of a large file is
-rewritten once for a few deleted ones. A row of a small file is rewritten a few times until it
-is in a large file.
+Compaction aims at the read cost of a freshly written mirror, counted in rows. A deleted row costs
+as much as any other, and a file costs `OPENING` rows. Measured with five columns: 0.3 to 0.7 ms for
+each file and 0.2 us for each row. The rewriting is bounded. A row of a large file is rewritten once
+for a few deleted ones. A row of a small file is rewritten a few times until it is in a large file.
 """
 
 import math
@@ -37,20 +36,20 @@ from pipeline.model import Table
 from pipeline.tables.delta.files import DataFile, Layout, MirrorFiles, is_among, open_file
 from pipeline.tables.delta.merge import Target, write_rows
 
-_WINDOW = 512 << 20  # bytes in memory; what is sorted together, and about four of a file's
+_WINDOW = 512 << 20  # bytes in memory that are sorted together, about four times a file's bytes
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Actions that put new files in the place of old ones, and the rows in each of the new."""
+    """Actions that replace old files by new ones, and the row counts of the new ones."""
 
     actions: tuple[Action, ...]
     files: tuple[int, ...]
 
     @property
     def rows(self) -> int:
-        """Rows in all of them."""
+        """Total rows of the new files."""
         return sum(self.files)
 
 
@@ -62,14 +61,14 @@ def rewrite_files(
     data_change: bool = True,
     window: int = _WINDOW,
 ) -> Rewritten:
-    """Write all rows of *mirror*'s files into new ones, each sorted by key.
+    """Write all rows of *mirror*'s files to new files, each sorted by key.
 
-    In: *mirror* holds the files that are to go; *target* the table's columns of today.  About
+    In: *mirror* holds the files to be removed; *target* has the table's current columns. About
     *window* bytes are in memory; more rows become several files.
 
     Raises:
         HeldError: ``schema``, a value does not fit its column's new type; ``no_shard``;
-            ``account``, rows were lost or doubled; or a file cannot be read.
+            ``account``, rows were lost or duplicated; or a file cannot be read.
     """
     made: list[Action] = []
     files: list[int] = []
@@ -96,7 +95,7 @@ def _rows(mirror: MirrorFiles, target: Target, fills: Sequence[Fill]) -> Iterato
 
 
 def _alive(rows: pa.Table, data: DataFile, first: int) -> pa.Table:
-    """Those of a row group that have not gone; views of texts no filter takes."""
+    """The rows of a row group that are not deleted; filters do not accept views of texts."""
     if not data.gone:
         return rows
     return rows.filter(pa.array(~is_among(data.gone, np.arange(first, first + len(rows)))))
@@ -125,7 +124,7 @@ def _nulls(number: int, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _windows(parts: Iterator[pa.Table], window: int) -> Iterator[pa.Table]:
-    """Join parts until they are *window* bytes, or more by one part."""
+    """Join parts to at least *window* bytes; the excess is less than one part."""
     held: list[pa.Table] = []
     size = 0
     for part in parts:
@@ -144,7 +143,7 @@ REWRITES = "sluice: columns"
 
 
 def create_mirror(store: Store, shape: TargetSchema, stamp: CommitStamp) -> Snapshot:
-    """Create the mirror, empty."""
+    """Create an empty mirror."""
     return create_table(
         store,
         lake_schema(shape.schema.columns),
@@ -155,12 +154,12 @@ def create_mirror(store: Store, shape: TargetSchema, stamp: CommitStamp) -> Snap
 
 
 def find_schema_delta(snapshot: Snapshot, shape: TargetSchema) -> SchemaDelta | None:
-    """What the mirror is missing; see :func:`pipeline.apply.schema_evolution.find_delta`."""
+    """The changes that the mirror needs; see :func:`pipeline.apply.schema_evolution.find_delta`."""
     return find_delta(snapshot, partial(column_types, snapshot), shape)
 
 
 def note_rewrite(table: Table, snapshot: Snapshot) -> None:
-    """Log that all rows of a mirror are about to be rewritten: in a large one it takes long."""
+    """Log that all rows of a mirror are about to be rewritten, which takes long for a large one."""
     files = len(snapshot.files)
     log.info("rewrites all rows of a mirror", table=table.name, rows=snapshot.rows, files=files)
 
@@ -168,11 +167,11 @@ def note_rewrite(table: Table, snapshot: Snapshot) -> None:
 def follow_schema(
     store: Store, snapshot: Snapshot, shape: TargetSchema, stamp: CommitStamp
 ) -> Snapshot:
-    """The mirror with the columns of today; the same snapshot where they are.
+    """The mirror with the columns of *shape*; the same snapshot if it has them.
 
     Raises:
-        HeldError: a change cannot be followed; names it and the statement that solves it.
-        LostRaceError: somebody else committed meanwhile.
+        HeldError: a change cannot be followed; names it and the statement that fixes it.
+        LostRaceError: another writer has committed meanwhile.
     """
     step = find_schema_delta(snapshot, shape)
     actions = alter_metadata(snapshot, step.schema, step.remembered) if step is not None else ()
@@ -213,25 +212,25 @@ def _rewritten(
 
 
 TOGETHER = 10  # files of about one size that are worth joining
-LARGE = 1_000_000  # rows: a file of more is joined with none
+LARGE = 1_000_000  # rows; a larger file is not joined with others
 SIZES = (10_000, 100_000, LARGE)
 GONE = 0.3  # share of deleted rows from which on a file is rewritten
-BORNE = 0.2  # of what the fresh mirror costs; more comes until maintenance runs again
+BORNE = 0.2  # accepted extra cost, as a share of a fresh mirror's
 OPENING = 3_000  # rows of five columns; measured: 0.3 to 0.7 ms a file, 0.2 us a row
 AT_ONCE = 2_000_000  # rows that one run rewrites
 
 
 def files_to_compact(files: Collection[ActiveFile], whole: int = LARGE) -> tuple[ActiveFile, ...]:
-    """Files of a mirror that are to be compacted together; empty if it reads well enough.
+    """Files of a mirror that are to be compacted together; empty if its read cost is acceptable.
 
-    *whole*: rows from which on a file is as large as a compacted one becomes, where that
-    is known to be less than what counts as large.
+    *whole*: rows from which on a file counts as large; compacted files may have fewer than
+    ``LARGE``.
     """
     return _at_once(sorted(_alike(files, whole), key=_worn_rows)) or _costly(files, whole)
 
 
 def _alike(files: Iterable[ActiveFile], whole: int) -> Iterable[ActiveFile]:
-    """Files that lost many rows, and small ones where there are many of about one size."""
+    """Files with many deleted rows, and small ones if there are many of about one size."""
     rooms: dict[int, list[ActiveFile]] = {}
     for file in files:
         if _gone(file) > GONE * _worn_rows(file):
@@ -246,10 +245,10 @@ def _alike(files: Iterable[ActiveFile], whole: int) -> Iterable[ActiveFile]:
 
 
 def _costly(files: Collection[ActiveFile], whole: int) -> tuple[ActiveFile, ...]:
-    """Files by which reading costs more than is borne: what gains most for a row written first.
+    """Files to rewrite if the read cost is too high; those with the highest gain per row first.
 
-    As many as bring it to half of that, or it would be as far again after the next few changes.
-    However small the mirror, fewer files than are worth joining are borne.
+    They reduce the extra cost to half of the limit, so that the next few changes do not exceed it
+    again. However small the mirror, fewer files than are worth joining are accepted.
     """
     fresh = _fresh(files)
     borne = max(BORNE * fresh, TOGETHER * OPENING)
@@ -258,18 +257,18 @@ def _costly(files: Collection[ActiveFile], whole: int) -> tuple[ActiveFile, ...]
         return ()
     best = sorted(files, key=lambda file: _gain(file, whole) / (_left(file) + OPENING))
     found: list[ActiveFile] = []
-    over += OPENING  # the file that takes their place
+    over += OPENING  # the file that replaces them
     while best and over > borne / 2:
         found.append(best.pop())
         over -= _gain(found[-1], whole)
     kept = _at_once(found)
     if len(kept) > 1 or any(map(_gone, kept)):
         return kept
-    return next(((file,) for file in found if _gone(file)), ())  # one alone, however large
+    return next(((file,) for file in found if _gone(file)), ())  # a single file, however large
 
 
 def _at_once(found: Iterable[ActiveFile]) -> tuple[ActiveFile, ...]:
-    """The first of them that one merge writes; at least one."""
+    """The first of *found* that one run may rewrite; at least one."""
     kept: list[ActiveFile] = []
     rows = 0
     for file in found:
@@ -281,13 +280,13 @@ def _at_once(found: Iterable[ActiveFile]) -> tuple[ActiveFile, ...]:
 
 
 def _fresh(files: Iterable[ActiveFile]) -> int:
-    """What reading costs after a compaction of all of it."""
+    """The read cost after a compaction of all *files*."""
     rows = sum(map(_left, files))
     return rows + OPENING * max(1, math.ceil(rows / LARGE))
 
 
 def _gain(file: ActiveFile, whole: int) -> int:
-    """What a reader is spared once the file's rows stand in another, beside many."""
+    """The read cost that is saved if the file's rows are moved to a file with many others."""
     return _gone(file) + (OPENING if _left(file) < whole else 0)
 
 

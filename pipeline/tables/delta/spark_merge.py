@@ -58,16 +58,17 @@ from pipeline.tables.delta.find import prepare_keys
 from pipeline.tables.delta.merge import cast_keys, commit_metrics
 from pipeline.tables.delta.rewrite import find_schema_delta, note_rewrite
 
-INSERT, UPDATE, DELETE = 0, 1, 2  # what a row of ``changes`` does
+INSERT, UPDATE, DELETE = 0, 1, 2  # the action of a row of ``changes``
 
 
 def merge_statement(
     target: str, names: Mapping[str, str], on: Sequence[str], gone: str | None
 ) -> str:
-    """Bring ``changes`` (*names* of the table's columns in it, and ``act``) to *target*.
+    """The MERGE of ``changes`` into *target*; *names*: table column -> column of ``changes``.
 
-    *on* finds the row that a change speaks of; rows of the mirror that are *gone* go.  What a
-    MERGE matches is no matter of an insert: the row in its place may be going.
+    The column ``act`` holds the action. *on* are conditions that find the row of a change. Rows of
+    the mirror that meet *gone* are deleted. An insert never matches: a row with its key may be one
+    that is deleted.
     """
     set_ = ", ".join(f"t.{quote_name(name)} = s.{own}" for name, own in names.items())
     values = ", ".join(f"s.{own}" for own in names.values())
@@ -93,7 +94,7 @@ def owner_sql(adoption: Adoption) -> tuple[str, str]:
 
 
 def below_sql(floors: Floors, adoption: Adoption) -> str:
-    """Whether a row is below the floor of its shard, in SQL; a row without an order is."""
+    """Condition that a row is below the floor of its shard, in SQL; a row without an order is."""
     source, shard = owner_sql(adoption)
     order = [f"t.{column_sql(path)}" for path in RANK[:-1]]
     least = adoption.order
@@ -111,27 +112,27 @@ def below_sql(floors: Floors, adoption: Adoption) -> str:
 
 
 def table_sql(uri: str) -> str:
-    """The table in a folder."""
+    """The SQL name of the table in a folder."""
     return f"delta.{quote_name(uri)}"
 
 
 def column_sql(path: Sequence[str]) -> str:
-    """A column inside a struct."""
+    """The SQL name of a column inside a struct."""
     return ".".join(quote_name(name) for name in path)
 
 
 def quote_name(name: str) -> str:
-    """A name, with any characters."""
+    """Quote a name with any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_text(value: str) -> str:
-    """A text literal."""
+    """Quote a text literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def sql_type(kind: pa.DataType) -> str:
-    """A type in Spark's words."""
+    """The name of a type in Spark."""
     if pa.types.is_timestamp(kind) and kind.tz is None:
         return "timestamp_ntz"
     return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
@@ -140,21 +141,21 @@ def sql_type(kind: pa.DataType) -> str:
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
 _NO_FILES = re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.|No FileSystem for")
 _RACES = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
-_TELLING = ("FEATURE", "PROTOCOL", "COLUMN_MAPPING")  # errors whose texts name no value of a row
+_TELLING = ("FEATURE", "PROTOCOL", "COLUMN_MAPPING")  # errors whose texts contain no value of a row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyLookup:
-    """Looks into a mirror as of the version that a merge is made from."""
+    """Looks up keys in a mirror, as of the version that a merge is planned from."""
 
     session: SparkSession
     snapshot: Snapshot
     adoption: Adoption
 
     def find(self, keys: pa.Table, owners: RowOrigins | None) -> Found:
-        """As ``find`` in :mod:`pipeline.tables.delta.find`; a file is only 0, for "there".
+        """Like ``find_rows`` in :mod:`pipeline.tables.delta.find`; file 0 means that a row exists.
 
-        Collects as many rows as there are keys, times the table's shards at most.
+        Collects at most as many rows as there are keys, times the table's shards.
         """
         sought: dict[Path, pa.Array] = {
             (name,): keys[name].combine_chunks() for name in keys.column_names
@@ -179,10 +180,10 @@ class KeyLookup:
         return self._found(hits, keys, owners)
 
     def below(self, floors: Floors) -> int:
-        """How many rows of the mirror are below *floors*.
+        """The number of rows of the mirror below *floors*.
 
         Raises:
-            HeldError: ``no_shard``: the floor of a row without ``_sluice`` is not known.
+            HeldError: ``no_shard``, the floor of a row without ``_sluice`` is unknown.
         """
         if not floors:
             return 0
@@ -229,7 +230,7 @@ class KeyLookup:
 
 
 def create_view(session: SparkSession, rows: pa.Table, name: str) -> None:
-    """Let *rows* be a view; PySpark makes none of an Arrow table without rows."""
+    """Create a view of *rows*; PySpark cannot create one from an Arrow table without rows."""
     none = [pa.nulls(1, field.type) for field in rows.schema]
     frame = session.createDataFrame(
         rows if len(rows) else pa.Table.from_arrays(none, rows.column_names)
@@ -239,7 +240,7 @@ def create_view(session: SparkSession, rows: pa.Table, name: str) -> None:
 
 @contextmanager
 def translate_errors(uri: str) -> Iterator[None]:
-    """Say as one of our errors what Spark refuses, without a value of a row."""
+    """Convert Spark's errors to ours, without a value of a row."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -290,11 +291,11 @@ class SparkMerge:
     session: SparkSession
 
     def followed(self, snapshot: Snapshot, shape: TargetSchema, stamp: CommitStamp) -> Snapshot:
-        """The mirror with the columns of today, by as many commits as Spark needs for it.
+        """The mirror with the columns of *shape*, by as many commits as Spark needs.
 
         Raises:
             HeldError: a change cannot be followed, or Spark refuses it.
-            LostRaceError: somebody else committed meanwhile.
+            LostRaceError: another writer has committed meanwhile.
         """
         step = find_schema_delta(snapshot, shape)
         if step is None:
@@ -309,7 +310,7 @@ class SparkMerge:
         return own.tell(snapshot, step.remembered)
 
     def plan_task(self, task: MergeTask[Snapshot]) -> MergeResult[MergePlan]:
-        """Work a merge out; nothing is written before it is committed.
+        """Plan a merge; nothing is written before it is committed.
 
         Raises:
             HeldError: the table must be held; see its reason.
@@ -325,11 +326,11 @@ class SparkMerge:
     def commit(
         self, job: MergeJob[Snapshot], written: MergeResult[MergePlan], stamp: CommitStamp
     ) -> Snapshot:
-        """MERGE what was decided, as one commit with the applied batch.
+        """MERGE the planned rows, as one commit with the applied batch.
 
         Raises:
-            LostRaceError: somebody else committed meanwhile; nothing was merged.
-            UnreachableError: whether it was merged is not known; read the log again to find out.
+            LostRaceError: another writer has committed meanwhile; nothing was merged.
+            UnreachableError: whether it was merged is unknown; read the log again to find out.
             HeldError: Spark refuses to write the table or a row.
         """
         snapshot, until, made = job.task.snapshot, job.wanted.until, written.work
@@ -339,7 +340,7 @@ class SparkMerge:
         if incarnation_of(snapshot) not in (
             None,
             life,
-        ):  # it speaks of the applied batch, old or new
+        ):  # else it would describe the wrong batch meanwhile
             snapshot = own.forget(snapshot, LIFE)
         adoption = job.task.adoption
         with describe_jobs(self.session, f"MERGE of {job.name} up to batch {until}"):
@@ -356,10 +357,10 @@ class SparkMerge:
         return own.tell(snapshot, {**floors, **incarnation_property(life)})
 
     def compacted(self, snapshot: Snapshot, stamp: CommitStamp) -> Snapshot:
-        """The mirror with its small and worn files joined; the same where Spark finds none.
+        """The mirror with its small and worn files joined; the same if Spark finds none.
 
         Raises:
-            LostRaceError: somebody else committed meanwhile.
+            LostRaceError: another writer has committed meanwhile.
             HeldError: Spark refuses to write the table.
         """
         own = self._own(snapshot, stamp)
@@ -374,14 +375,14 @@ class SparkMerge:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Own:
-    """A session of its own, whose settings are those of the next commit; each follows the last."""
+    """A separate session for one series of commits; its settings describe the next commit."""
 
     session: SparkSession
     store: Store
     lane: str
 
     def tell(self, snapshot: Snapshot, properties: Mapping[str, str]) -> Snapshot:
-        """Set the table's *properties*; none that it has."""
+        """Set the table's *properties* that differ."""
         known = snapshot.metadata.configuration
         new = {name: value for name, value in properties.items() if known.get(name) != value}
         if not new:
@@ -394,7 +395,7 @@ class _Own:
         )
 
     def forget(self, snapshot: Snapshot, name: str) -> Snapshot:
-        """Take one property away."""
+        """Remove one property."""
         return self.run(
             snapshot,
             f"ALTER TABLE {table_sql(snapshot.uri)} UNSET TBLPROPERTIES ({quote_text(name)})",
@@ -437,7 +438,7 @@ class _Own:
     def merge(
         self, snapshot: Snapshot, job: MergeJob[Snapshot], made: MergePlan, adoption: Adoption
     ) -> str:
-        """The statement; its rows stand in the view ``changes``."""
+        """The MERGE statement; creates its view ``changes``."""
         coded = np.full(len(RowVerdict), -1, np.int64)
         for verdict, act in _ACTS.items():
             coded[verdict] = act
@@ -464,7 +465,7 @@ class _Own:
         batch: int = -1,
         note: Mapping[str, object] | None = None,
     ) -> Snapshot:
-        """One commit, which says that it is ours and follows *snapshot*."""
+        """Run one commit, which states that it is ours and follows *snapshot*."""
         self._name(snapshot, batch, note or {})
         with translate_errors(snapshot.uri):
             self.session.sql(statement)
@@ -491,7 +492,7 @@ def _find(look: KeyLookup, keys: pa.Table, owners: RowOrigins | None) -> Found:
 
 
 def _features(snapshot: Snapshot, schema: pa.Schema) -> dict[str, str]:
-    """Properties that switch on what the names and types of *schema* ask for."""
+    """Properties that enable the table features that names and types of *schema* need."""
     mapped = protocol.mapping_needed(schema)
     found = {protocol.MODE: "name"} if mapped and protocol.MODE not in _known(snapshot) else {}
     asked = protocol.our_protocol(schema, {})["protocol"].get("readerFeatures", ())
@@ -504,7 +505,7 @@ def _known(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def _filling(fills: Sequence[Fill], adoption: Adoption):  # type: ignore[no-untyped-def]
-    """Fill defaults in, batch by batch."""
+    """A function that fills in defaults, batch by batch."""
 
     def fill(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

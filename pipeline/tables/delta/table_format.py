@@ -58,24 +58,24 @@ _HISTORY = timedelta(days=30)  # Delta's own default for its log
 
 @dataclass(eq=False)
 class MirrorMaintenance:
-    """Compact, checkpoint and clean mirrors that we write ourselves, by their addresses."""
+    """Compacts, checkpoints and cleans mirrors that Sluice writes itself, by their addresses."""
 
     _checkpointed: dict[str, int] = field(default_factory=dict)
-    _whole: dict[str, int] = field(default_factory=dict)  # rows of files that do not become larger
+    _whole: dict[str, int] = field(default_factory=dict)  # rows from which files are large
 
     def worn(self, snapshot: Snapshot) -> tuple[ActiveFile, ...]:
-        """The files that are to be compacted; empty if the mirror reads well enough."""
+        """The files to be compacted; empty if the mirror's read cost is acceptable."""
         return files_to_compact(snapshot.files.values(), self._whole.get(snapshot.uri, LARGE))
 
     def overdue(self, snapshot: Snapshot) -> bool:
-        """Whether its log wants a checkpoint."""
+        """Whether its log needs a checkpoint."""
         return maintenance.is_checkpoint_due(snapshot, self._checkpointed.get(snapshot.uri, -1))
 
     def kept(self, store: Store, snapshot: Snapshot, work: MaintenanceWork) -> Snapshot:
-        """Do what is due.
+        """Do the maintenance that is due.
 
         Raises:
-            LostRaceError: somebody else committed meanwhile.
+            LostRaceError: another writer has committed meanwhile.
             HeldError: ``protocol``, Sluice does not write this protocol; or a file cannot be read.
         """
         require_writable(snapshot)
@@ -104,7 +104,7 @@ class MirrorMaintenance:
         stamp = work.stamp
         target = Target(store, snapshot.metadata, work.key, stamp.at, compression="zstd")
         made = rewrite_files(mirror, target, data_change=False)
-        if len(made.files) > 1:  # those before the last have all that is held in memory at once
+        if len(made.files) > 1:  # all but the last are as large as the memory allows
             self._whole[snapshot.uri] = min(made.files[:-1]) // 2
         return commit_actions(
             store,
@@ -117,7 +117,7 @@ class MirrorMaintenance:
 
 
 def _remembering(store: Store, snapshot: Snapshot, kept: timedelta, stamp: CommitStamp) -> Snapshot:
-    """Let the log remember for so long which files have left; a checkpoint forgets the rest."""
+    """Set how long the log remembers removed files; a checkpoint drops older ones."""
     files, entries = (
         f"interval {math.ceil(time / timedelta(hours=1))} hours"
         for time in (kept, max(kept, _HISTORY))
@@ -142,7 +142,7 @@ log = structlog.get_logger(__name__)
 
 
 def why_spark(snapshot: Snapshot) -> str | None:
-    """What makes the table one that Sluice does not write itself; None if nothing does."""
+    """Why Sluice does not write the table itself; None if it does."""
     if (what := why_unwritable(snapshot)) is not None:
         return what
     if snapshot.metadata.partition_columns:
@@ -152,9 +152,10 @@ def why_spark(snapshot: Snapshot) -> str | None:
 
 @dataclass(eq=False)
 class DeltaMirrors:
-    """Without a ``session`` of Spark's a mirror that is not ours to write is refused.
+    """Reads and writes mirrors as Delta tables.
 
-    ``why`` gives the reason for which a table is left to Spark.
+    Without a Spark ``session`` a mirror that Sluice does not write is refused. ``why`` returns the
+    reason why a table is left to Spark.
     """
 
     session: "SparkSession | None"
@@ -166,15 +167,15 @@ class DeltaMirrors:
     _left: dict[str, int] = field(default_factory=dict, init=False)  # versions, by Spark
 
     def __post_init__(self) -> None:
-        """Read nothing yet."""
+        """Set up Spark's writer, if there is a session; nothing is read yet."""
         self.spark = None if self.session is None else _merging(self.session)
-        self.why = why_spark  # the instance's own: the class would make a method of it
+        self.why = why_spark  # set on the instance, because on the class it would be a method
 
     def look(self, uri: str, known: Snapshot | None) -> Snapshot | None:
         return load_snapshot(self.store(uri), known)
 
     def count(self, snapshot: Snapshot) -> int:
-        """By the log, or by the footers of files without a count in the log."""
+        """Count by the log, or by the footers of files without a count in the log."""
         if (rows := snapshot.rows) is not None:
             return rows
         store, footers, files = self.store(snapshot.uri), Footers(), snapshot.files.values()
@@ -182,7 +183,7 @@ class DeltaMirrors:
         return sum(int(footers.of(store, file).metadata.num_rows) for file in files) - gone
 
     def commits(self, uri: str, until: int) -> Iterator[Commit]:
-        """By the log, down to where it was cleaned."""
+        """Read the log's entries, down to where it was cleaned."""
         store = self.store(uri)
         for version in range(until, -1, -1):
             try:
@@ -193,14 +194,14 @@ class DeltaMirrors:
             yield commits.read_commit(version, lines, entry=entry_digest(content))
 
     def reader(self, uri: str, table: Table, lane: str) -> MirrorReader | None:
-        """By the query engine of `deltalake`."""
+        """Read with the query engine of `deltalake`."""
         from pipeline.delta.reader import open_table  # noqa: PLC0415 - its threads survive no fork
 
         found = open_table(uri)
         return None if found is None else MirrorReader(found, table, build_app_id(lane))
 
     def rows(self, uri: str, version: int) -> Iterator[pa.RecordBatch]:
-        """By the query engine of `deltalake`; in the types that every reader of Parquet knows."""
+        """Read with the query engine of `deltalake`, in types that every Parquet reader knows."""
         from pipeline.delta.reader import open_table  # noqa: PLC0415 - its threads survive no fork
 
         found = open_table(uri, version)
@@ -212,24 +213,24 @@ class DeltaMirrors:
             yield batch.cast(wanted)
 
     def frame(self, uri: str, version: int) -> "DataFrame | None":
-        """By Delta's own reader in Spark, which applies deletion vectors."""
+        """Read with Delta's own reader in Spark, which applies deletion vectors."""
         if self.session is None:
             return None
         return self.session.read.format("delta").option("versionAsOf", version).load(uri)
 
     def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
-        """A file each, by its log."""
+        """One part per file, by the log."""
         store = self.store(uri)
         return MirrorRows(store, load_version(store, version)).contents()
 
     def changes(self, snapshot: Snapshot, since: int, key: tuple[str, ...]) -> Iterator[RowChanges]:
-        """By the log; see :mod:`pipeline.tables.delta.history`."""
+        """Read the log; see :mod:`pipeline.tables.delta.history`."""
         return MirrorRows(self.store(snapshot.uri), snapshot).changes(since, key)
 
     def cloned(
         self, uri: str, version: int, where: str, at: datetime, correct: Correct | None = None
     ) -> int:
-        """By a log that names the mirror's files; see :mod:`pipeline.tables.delta.clone`."""
+        """Write a log that names the mirror's files; see :mod:`pipeline.tables.delta.clone`."""
         store, into = self.store(uri), open_store(where)
         base = load_version(store, version)
         into.make_folder(LOG_FOLDER)
@@ -238,7 +239,7 @@ class DeltaMirrors:
     def shaped(
         self, uri: str, known: Snapshot | None, shape: TargetSchema, stamp: CommitStamp
     ) -> Snapshot:
-        """In one commit, with the files whose rows change; as many as Spark needs."""
+        """Commit once, with the files whose rows change; Spark may need several commits."""
         if known is None:
             return growth.create_mirror(self.store(uri), shape, stamp)
         if (spark := self._engine(known)) is not None:
@@ -246,18 +247,18 @@ class DeltaMirrors:
         return growth.follow_schema(self.store(uri), known, shape, stamp)
 
     def worker(self) -> MergeFunction:
-        """Leaves files, and remembers footers from merge to merge."""
+        """Sluice's own merge, which leaves files and caches footers between merges."""
         return run_merge
 
     def engine(self, snapshot: Snapshot) -> MergeFunction | None:
-        """Spark's MERGE."""
+        """The merge by Spark's MERGE, if Spark must write the mirror."""
         spark = self._engine(snapshot)
         return None if spark is None else spark.plan_task
 
     def commit(
         self, job: MergeJob[Snapshot], written: MergeResult[Work], stamp: CommitStamp
     ) -> Snapshot:
-        """Put if absent, or by Spark; the applied batch, its life and the floors go with it."""
+        """Put the entry if absent, or commit by Spark, with batch, incarnation and floors."""
         if isinstance(written.work, MergePlan):
             if self.spark is None:
                 raise ValueError("a merge that Spark has made is not committed here")
@@ -276,14 +277,14 @@ class DeltaMirrors:
         )
 
     def worn(self, snapshot: Snapshot) -> bool:
-        """By the files' statistics, and how many versions have come since a checkpoint."""
+        """By the files' statistics, and the number of versions since a checkpoint."""
         if self._engine(snapshot) is None:
             return bool(self._maintenance.worn(snapshot)) or self._maintenance.overdue(snapshot)
-        left = self._left.get(snapshot.uri) == snapshot.version  # Spark's own idea of it is another
+        left = self._left.get(snapshot.uri) == snapshot.version  # Spark judges files differently
         return not left and bool(self._maintenance.worn(snapshot))
 
     def kept(self, snapshot: Snapshot, work: MaintenanceWork) -> Snapshot:
-        """Here, or by Spark's OPTIMIZE, which cleans and checkpoints its tables itself."""
+        """Maintain it here, or by OPTIMIZE; Spark cleans and checkpoints its tables itself."""
         if (spark := self._engine(snapshot)) is None:
             return self._maintenance.kept(self.store(snapshot.uri), snapshot, work)
         if self._maintenance.worn(snapshot):
@@ -292,13 +293,13 @@ class DeltaMirrors:
         return snapshot
 
     def store(self, uri: str) -> Store:
-        """The mirror's folder, opened once."""
+        """The store of the mirror's folder, opened once."""
         if uri not in self._stores:
             self._stores[uri] = open_store(uri)
         return self._stores[uri]
 
     def _engine(self, snapshot: Snapshot) -> "SparkMerge | None":
-        """Spark, if it is there and has to write the mirror; logged once, with the reason."""
+        """Spark, if there is a session and it must write the mirror; the reason is logged once."""
         if self.spark is None or (why := self.why(snapshot)) is None:
             return None
         if self._described.get(snapshot.uri) != why:
@@ -308,7 +309,7 @@ class DeltaMirrors:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Without views, which not every writer of Parquet takes."""
+    """*schema* without views, which not every Parquet writer accepts."""
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     return pa.schema([f.with_type(views.get(f.type, f.type)).with_metadata({}) for f in schema])
 
