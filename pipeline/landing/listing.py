@@ -71,10 +71,10 @@ from pipeline.transports.transport import Transport
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """What a source calls its topics.
+    """The names of a source's topics.
 
-    ``statements`` is that of its schema changes; ``others`` hold no row of any table.  ``routed``
-    if its topics were named one by one, as those must be into which tables are sent together.
+    ``statements`` is that of its schema changes; ``others`` hold no row of any table. ``routed`` is
+    True if its topics were configured one by one, which is required if tables share a topic.
     """
 
     source: str
@@ -97,7 +97,7 @@ class _Group:
 _NO_SHARDS = _Group()
 
 
-@dataclass(frozen=True)  # without slots: it is sorted out once, and only where something is lost
+@dataclass(frozen=True)  # without slots: its properties are cached, and used only after a loss
 class TopicShards:
     """Maps topics to *shards*; ``names_of`` returns a topic's source, None if it has no source."""
 
@@ -106,24 +106,24 @@ class TopicShards:
     names_of: Callable[[str], TopicNames | None]
 
     def lost_with(self, topic: str) -> tuple[str, ...]:
-        """Texts of those that may be short of what is lost of *topic*, sorted.
+        """Return the texts of the shards that may miss changes lost from *topic*, sorted.
 
-        Every one of its source where none is known to be sent into it.
+        These are all shards of its source if none is known to be sent into it.
         """
         names = self.names_of(topic)
         return self._into(topic, names).texts or self._all(names).texts
 
     def concerns_nobody(self, topic: str) -> bool:
-        """Whether its source has no shard yet, and *topic* holds no rows of one."""
+        """Return whether its source has no shard yet, and *topic* holds no rows of one."""
         names = self.names_of(topic)
         if names is None or self._all(names).shards:
             return False
         return topic == names.statements or topic in names.others
 
     def is_needed(self, topic: str) -> bool:
-        """Whether a shard that is there may be sent into *topic*, with a base or without one.
+        """Return whether an existing shard may be sent into *topic*, with a base or without one.
 
-        That it has none may be waived, and what it loses meanwhile is not waived with it.
+        A missing base may be waived. That waiver does not cover what is lost meanwhile.
         """
         return any(map(self._is_awaited, self._into(topic, self.names_of(topic)).shards))
 
@@ -138,7 +138,7 @@ class TopicShards:
         return _Group(found)
 
     def _all(self, names: TopicNames | None) -> _Group:
-        """Those of a source, or of all."""
+        """Return the shards of a source, or of all sources."""
         return self._any if names is None else self._every.get(names.source, _NO_SHARDS)
 
     def _is_awaited(self, shard: Shard) -> bool:
@@ -151,12 +151,12 @@ class TopicShards:
 
     @cached_property
     def _every(self) -> Mapping[str, _Group]:
-        """By source."""
+        """Group the shards by source."""
         return _group_by_source(self.shards)
 
     @cached_property
     def _named(self) -> Mapping[str, list[Shard]]:
-        """By their names in topics."""
+        """Group the shards by their names in topics."""
         found: dict[str, list[Shard]] = {}
         for shard in self.shards:
             found.setdefault(spell_topic(shard.name), []).append(shard)
@@ -181,22 +181,22 @@ def _group_by_source(shards: Iterable[Shard]) -> dict[str, _Group]:
 
 
 LINGER = 60.0  # seconds that a hazard is kept after the first look that did not see it
-TOPICS = 30.0  # seconds from one look at the settings of its topics to the next
-QUICK = 1.0  # seconds; who says within them that it cannot answer is there for another question
+TOPICS = 30.0  # seconds between two looks at the settings of its topics
+QUICK = 1.0  # seconds; a collector that fails within them is asked the next question, too
 log = structlog.get_logger(__name__)
 
 Describe = Callable[[str], Iterable[TopicFacts]]
-"""Topics whose whole name fits a pattern, with their settings."""
+"""Returns topics whose whole name matches a pattern, with their settings."""
 
 
 @dataclass(eq=False)
 class LandingSource:
     """Asks a source and its collector, and turns silence into ``None`` or ``Missing``.
 
-    The server asked is the one the *collector* is connected to: after a fail-over by
+    The server asked is the one that the *collector* is connected to: after a fail-over by
     reconfiguration the configured address may be the old server, whose log no longer matters.
-    ``arrived`` is set if a mirror stands between the collector's topics and ours, ``registry`` if
-    its format needs schemas. ``describe`` returns its topics and their settings.
+    ``arrived`` is set if a mirror copies the collector's topics to ours, ``registry`` if its format
+    needs schemas. ``describe`` returns its topics and their settings.
     """
 
     settings: SourceSettings
@@ -210,14 +210,14 @@ class LandingSource:
     _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
     _last: CaptureScope | None = None
     _silence: str = ""
-    _hangs: bool = False  # the collector, when it was asked what it has handed over
+    _hangs: bool = False  # the collector hung when it was asked what it has handed over
     clock: Callable[[], float] = time.monotonic
-    _hazards: dict[Finding, float] = field(default_factory=dict)  # seen -> when first not so
-    _missed: set[Finding] = field(default_factory=set)  # by a look that was not answered whole
+    _hazards: dict[Finding, float] = field(default_factory=dict)  # seen -> when first gone
+    _missed: set[Finding] = field(default_factory=set)  # seen by a look without all answers
     _unsaid: set[Finding] = field(default_factory=set)  # seen, and in no committed checkpoint yet
-    _began: float | None = None  # of the looks of this life
-    _described: float = -math.inf  # when the settings of its topics were asked for
-    _answering: float = math.inf  # since when each time with an answer
+    _began: float | None = None  # time of the first look of this process
+    _described: float = -math.inf  # time when the settings of its topics were last requested
+    _answering: float = math.inf  # since when each request got an answer
     _of_topics: frozenset[Finding] = frozenset()
     _facts: dict[str, TopicFacts] = field(default_factory=dict)  # last description of each topic
     # topic that Kafka did not describe -> when it was described again; infinite: not yet
@@ -225,33 +225,33 @@ class LandingSource:
 
     @property
     def reading(self) -> SchemaReader:
-        """How schema changes in its topics are read."""
+        """Return the reader of schema changes in its topics."""
         return SchemaReader(self.format.schema_change, self.dialect)
 
     @property
     def sent_once(self) -> bool:
-        """Whether its format shows that no read change is sent again; most do not show it."""
+        """Return whether its format shows that no read change is sent again; most do not."""
         return getattr(self.format, "sent_once", False)
 
     @cached_property
     def topics(self) -> str:
-        """Regular expression for the whole name of each of its topics."""
+        """Return a regular expression that matches the whole name of each of its topics."""
         return self.settings.every_topic(self.format.added_topics(self.settings.prefix))
 
     @cached_property
     def names(self) -> TopicNames:
-        """Their names."""
+        """Return the names of its topics."""
         own, prefix = self.settings, self.settings.prefix
         others = {*self.format.added_topics(prefix), self.heartbeats}
         return TopicNames(own.name, prefix, frozenset(others), routed=bool(own.topics))
 
     @property
     def heartbeats(self) -> str:
-        """The topic of the heartbeat's table, unless somebody routes it."""
+        """Return the topic of the heartbeat table, unless a user routes that table."""
         return f"{self.settings.prefix}.{spell_topic(self.settings.heartbeat)}"
 
     def claims(self, topic: str) -> bool:
-        """Whether *topic* is one that this source's changes arrive in."""
+        """Return whether changes of this source arrive in *topic*."""
         return re.fullmatch(self.topics, topic) is not None
 
     def acknowledged(self) -> Acknowledged | Missing:
@@ -266,7 +266,7 @@ class LandingSource:
 
     @property
     def last_scope(self) -> CaptureScope | None:
-        """The last answer about which tables are sent; None before the first."""
+        """Return the last answer about which tables are sent; None before the first."""
         return self._last
 
     def captures(self) -> CaptureScope | Missing:
@@ -276,7 +276,7 @@ class LandingSource:
             return Missing(self._silence)
         try:
             lists = self.collector.captures()
-            self._missed |= set(lists.hazards)  # also if its server does not answer
+            self._missed |= set(lists.hazards)  # noted even if its server does not answer
             scope = combine_scopes(lists, self.server().sends())
             found = self._lasting((*scope.hazards, *self._topic_findings()))
             self._last = replace(
@@ -293,11 +293,11 @@ class LandingSource:
 
     @property
     def unsaid(self) -> frozenset[Finding]:
-        """Hazards that were seen, and that no committed checkpoint has yet."""
+        """Return hazards that were seen, and that no committed checkpoint has yet."""
         return frozenset(self._unsaid | self._missed)
 
     def remind(self, hazards: Iterable[Finding]) -> None:
-        """Report *hazards* of the process before: perhaps no checkpoint has them."""
+        """Report *hazards* of the previous process again: perhaps no checkpoint has them."""
         self._missed |= set(hazards)
 
     def recorded(self, scope: CaptureScope) -> None:
@@ -305,10 +305,10 @@ class LandingSource:
         self._unsaid -= set(scope.hazards)
 
     def _look(self) -> None:
-        """Collect hazards from those who may still answer, to report them later.
+        """Collect hazards from the server and the collector, to report them later.
 
-        These are the server that was asked last, and the collector, unless it may hang: each
-        question would cost all sources its time-out.
+        The server is the last one that was asked. A collector that hung is left out: each question
+        to it would cost all sources its time-out.
         """
         asked: list[Callable[[], CaptureScope | None]] = [
             one.sends for one in self._servers.values()
@@ -371,7 +371,7 @@ class LandingSource:
         )
 
     def _lasting(self, now: Iterable[Finding]) -> tuple[Finding, ...]:
-        """Keep hazards for a while after they are gone: tasks that started with them may go on.
+        """Keep hazards for a while after they are gone: tasks that started with them may continue.
 
         Keep them also until a checkpoint has them, however long no batch can be committed.
         """
@@ -386,7 +386,7 @@ class LandingSource:
         return tuple(self._hazards)
 
     def _is_steady(self) -> bool:
-        """Return whether looks have gone on for longer than a hazard is kept after it is gone."""
+        """Return whether looks have lasted longer than a hazard is kept after it is gone."""
         at = self.clock()
         self._began = at if self._began is None else self._began
         return at - self._began > LINGER
@@ -394,26 +394,30 @@ class LandingSource:
     def _unanswered(self) -> frozenset[str]:
         """Return Kafka until it has described the topics for long enough.
 
-        One look is enough for others.
+        For other reporters one look is enough.
         """
         lately = self.clock() - self._answering <= LINGER
         return frozenset({WHERE} if self.describe is not None and lately else ())
 
     def head(self) -> Head | None:
-        """Head of the connected server's log; None when it does not answer."""
+        """Return the head of the connected server's log; None if the server does not answer."""
         try:
             return self.server().head()
         except UnreachableError:
             return None
 
     def connected(self) -> SourceSettings:
-        """The settings with the address of the connected server; UnreachableError if untold."""
+        """Return the settings with the address of the connected server.
+
+        Raises:
+            UnreachableError: the collector does not report the address.
+        """
         if not self.settings.follow_collector:
             return self.settings
         return self.settings.at(*self.collector.address())
 
     def server(self) -> Source:
-        """A client of the connected server, kept while its address stays.
+        """Return a client of the connected server; it is kept while the address stays the same.
 
         Raises:
             UnreachableError: the collector reads a server that the config does not name.
@@ -433,7 +437,7 @@ class LandingSource:
         return self._servers[address]
 
 
-PATIENCE = timedelta(seconds=20)  # a server's and a collector's own limits, and something over
+PATIENCE = timedelta(seconds=20)  # the time-outs of a server and of a collector, and some more
 T = TypeVar("T")
 
 
@@ -441,13 +445,13 @@ T = TypeVar("T")
 class Listing:
     """One look at everything upstream.
 
-    ``heads`` holds (before, after) listing the ends, only of servers that answered both times.
-    ``acknowledged`` was read before the ends were listed; sources that did not say are absent.
-    ``captures`` was read after that: what was acknowledged by then was sent by these lists, or by
-    others before them.  Nothing is acknowledged of a source that does not tell them.
-    ``hidden`` are topics that were read and that we may not see any more, there or not.
-    ``epoch_ends`` holds where the leader epoch of W ends, of partitions with another leader now.
-    ``once`` are sources that never send again what was read of them.
+    ``heads`` holds the heads before and after the ends were listed, for servers that answered both
+    times. ``acknowledged`` was read before the ends were listed; sources that did not answer are
+    absent. ``captures`` was read after ``acknowledged``: what was acknowledged was sent by these
+    lists, or by earlier ones. A source that does not report its lists has no acknowledgement.
+    ``hidden`` are topics that were read and that Sluice may not see any more, whether they exist or
+    not. ``epoch_ends`` holds where the leader epoch of W ends, for partitions with another leader
+    now. ``once`` are sources that never send a read change again.
     """
 
     heads: Mapping[str, tuple[Head, Head]]
@@ -463,7 +467,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What one feed says, in this order, before the ends are listed."""
+    """The answers of one feed before the ends are listed, in the order of the questions."""
 
     head: Head | None
     acknowledged: Acknowledged | Missing
@@ -474,7 +478,7 @@ class _Before:
 class Upstream:
     """Asks sources and collectors in parallel: one that hangs delays the others only once.
 
-    An answer that is late for one listing is not used for the next: its ends may be older.
+    An answer that is late for one listing is not used for the next, as the next ends may be newer.
     """
 
     feeds: Sequence[LandingSource]
@@ -482,13 +486,13 @@ class Upstream:
     before: DeadlinePool[_Before]
     after: DeadlinePool[Head | None]
     _silent: dict[str, frozenset[str]] = field(default_factory=dict)
-    _owners: Mapping[str, LandingSource | None] = field(default_factory=dict)  # last topics listed
+    _owners: Mapping[str, LandingSource | None] = field(default_factory=dict)  # of the last listing
 
     @classmethod
     def of(
         cls, feeds: Sequence[LandingSource], transport: Transport, clock: Callable[[], datetime]
     ) -> "Upstream":
-        """Return one that waits for its feeds as long as their own limits allow in sum."""
+        """Return an instance that waits for its feeds up to the sum of their own time-outs."""
         never = -timedelta.resolution
         return cls(
             feeds,
@@ -498,7 +502,7 @@ class Upstream:
         )
 
     def list(self, w: Mapping[TopicPartition, PartitionEnd]) -> Listing:
-        """Ask heads, acknowledgements, lists, ends, heads, in this order; *w* is how far we came.
+        """Ask heads, acknowledgements, lists, ends, heads, in this order; *w* is what has landed.
 
         Raises:
             UnreachableError: Kafka did not answer.
@@ -538,7 +542,7 @@ class Upstream:
         )
 
     def names(self, topic: str) -> TopicNames | None:
-        """What the source of *topic* calls its topics; None if it is no source's."""
+        """Return the topic names of the source of *topic*; None if it belongs to no source."""
         feed = self._owner(topic)
         return None if feed is None else feed.names
 
@@ -550,7 +554,7 @@ class Upstream:
     def _answered(
         self, when: str, asking: DeadlinePool[T], questions: Mapping[str, Callable[[], T]]
     ) -> dict[str, T]:
-        """Return the answers in time; log a silent source once, until it answers *then*.
+        """Return the answers in time; log a silent source once, until it answers again.
 
         A source that was not asked has not answered yet.
         """
@@ -567,7 +571,7 @@ class Upstream:
     ) -> tuple[
         dict[str, str], Mapping[TopicPartition, PartitionEnd], dict[TopicPartition, PartitionEnd]
     ]:
-        """Whose each topic is, and where its partitions begin and end."""
+        """Return the source of each topic, and where its partitions begin and end."""
         every = "|".join(f"(?:{feed.topics})" for feed in self.feeds)
         claims = {topic: self._owner(topic) for topic in self.transport.topics(every)}
         self._owners = claims
@@ -582,7 +586,7 @@ def _look(feed: LandingSource) -> _Before:
 
 
 def find_owner(topic: str, feeds: Sequence[LandingSource]) -> LandingSource | None:
-    """Whose *topic* is: of several sources whose names it fits, the one with the longest prefix.
+    """Return the owner of *topic*: of several sources that match, the one with the longest prefix.
 
     Raises:
         ConfigError: two sources claim it with the same prefix.
@@ -615,24 +619,24 @@ class Promise:
     ends: Ends
 
     def broken(self, ends: Ends) -> bool:
-        """Return whether W can never pass: a partition is gone, recreated or truncated."""
+        """Return whether W can never get there: a partition is gone, recreated or truncated."""
         return any(
             (now := ends.get(tp)) is None or now.topic_id != end.topic_id or now.offset < end.offset
             for tp, end in self.ends.items()
         )
 
     def kept(self, chosen: Plan) -> bool:
-        """Whether W has passed, once *chosen* is landed."""
+        """Return whether W has reached all ends once *chosen* has landed."""
         w = chosen.offsets
         return all(tp in w and w[tp].offset >= at.offset for tp, at in self.ends.items())
 
 
 @dataclass(eq=False)
 class Acknowledgements:
-    """The oldest listing of each source that W has not passed, with what was said before it.
+    """The oldest listing of each source that W has not reached, with the acknowledgement before it.
 
-    ``_stale`` is what a collector that names no transactions said first in an epoch, which may be
-    of the log before: the next thing it says is not.
+    ``_stale`` is the first acknowledgement in an epoch by a collector that names no transactions.
+    It may be of the log before; a different one after it is not.
     """
 
     _waiting: dict[str, Promise] = field(default_factory=dict)
@@ -697,7 +701,7 @@ class CaptureNotices:
         return replace(listing, captures=left)
 
     def is_due(self, checkpoint: Checkpoint) -> bool:
-        """Whether any of it is news of a table that *checkpoint* knows."""
+        """Return whether a notice or hazard is new and concerns a table that *checkpoint* knows."""
         news = {
             name
             for name, one in self._answers.items()
@@ -710,7 +714,7 @@ class CaptureNotices:
         )
 
     def record(self, feeds: Iterable[LandingSource]) -> None:
-        """Note that a committed batch records all of it, and pass it to those of *feeds*."""
+        """Note that a committed batch records all of them, and report that to those of *feeds*."""
         self._said |= {name: one.newest for name, one in self._answers.items()}
         self._hazards |= {name: frozenset(one.hazards) for name, one in self._answers.items()}
         for feed in feeds:

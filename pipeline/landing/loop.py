@@ -94,23 +94,23 @@ class Landing:
 
     @cached_property
     def upstream(self) -> Upstream:
-        """What is asked what there is to land."""
+        """Asks sources, collectors and topics for what there is to land."""
         return Upstream.of(self.feeds, self.transport, self.clock)
 
     def recall_holds(self, holds: Iterable[str]) -> None:
-        """Hold again at once what had one of *holds* before a restart; before anything lands."""
+        """Restore the *holds* that were open before a restart; call it before anything lands."""
         self._holds.recall(holds)
 
     def land(
         self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()
     ) -> LandingReport:
-        """Land one batch; ``batch`` is empty when there was nothing to land.
+        """Land one batch; ``batch`` is empty if there was nothing to land.
 
         *resubmissions* stay the same until they are reported as landed.
 
         Raises:
-            UnreachableError: Kafka or the lake did not answer; the next round goes on from there.
-            HeldError: another writer commits to this lane, or W read back is not ours.
+            UnreachableError: Kafka or the lake did not answer; the next round continues from there.
+            HeldError: another writer commits to this lane, or the checkpoint read back differs.
         """
         started = self.clock()
         self._resume()
@@ -126,10 +126,10 @@ class Landing:
         return self._report(started, chosen, held, judged)
 
     def _resume(self) -> None:
-        """After a commit whose outcome is not known, go on from what the lake says."""
+        """After a commit with unknown outcome, continue from the checkpoint in the lake."""
         if self._unsure:
             found = self.log.checkpoint() or Checkpoint(self.checkpoint.lane, -1)
-            if found.batch < self.checkpoint.batch:  # its numbers are given again, to other batches
+            if found.batch < self.checkpoint.batch:  # other batches get its numbers again
                 self._incarnation = uuid.uuid4()
             self.checkpoint, self._unsure, self._rules_recorded = found, False, False
 
@@ -156,11 +156,11 @@ class Landing:
         chosen = plan_batch(
             self.checkpoint.offsets, listing.beginnings, listing.ends, most, known=known
         )
-        self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
+        self._ends.update(listing.ends)  # includes the last ends of partitions that are gone now
         return chosen
 
     def _cap(self) -> int:
-        """Short batches once a table of tier 0 is live; before, no change of it can be delayed."""
+        """Return the size limit of a batch: small once a table of tier 0 is live."""
         if self.settings.divided and not self._urgent:
             self._urgent = has_streaming_table(self.checkpoint, self.router, tier=0)
         return self.settings.most_rows if self._urgent else self.settings.batch_rows
@@ -179,7 +179,7 @@ class Landing:
         return self._reader.read_alone(intake, Stamp(self.checkpoint.lane, -1, self.clock()))
 
     def _is_due(self, chosen: Plan, waived: frozenset[str]) -> bool:
-        """Whether a batch says anything: rows, a gap, what a person has closed, or a new epoch."""
+        """Return whether a batch would record rows, a gap, a waived block, or a new epoch."""
         if self._unrecorded.are_due(self.clock()):
             return True
         open_ = set(self.checkpoint.gaps).union(*self.checkpoint.quarantined.values())

@@ -22,7 +22,7 @@ from pipeline.transports.transport import OffsetRange, RangeRead
 class Span:
     """Offsets ``[first, end.offset)`` of one partition.
 
-    ``epoch`` is the leader epoch of the record before ``first``, to seek with; -1: not known.
+    ``epoch`` is the leader epoch of the record before ``first``, to seek with; -1 if unknown.
     """
 
     first: int
@@ -31,7 +31,7 @@ class Span:
 
     @property
     def size(self) -> int:
-        """Offsets in the span; at most as many records."""
+        """Return the number of offsets in the span; it holds at most as many records."""
         return self.end.offset - self.first
 
 
@@ -41,10 +41,10 @@ def share_cap(
     ahead: Container[str] = (),
     in_turn: Container[str] = (),
 ) -> tuple[dict[TopicPartition, Span], bool]:
-    """Give each partition an equal share of *cap*, and what others leave over; was anything cut?
+    """Give each partition an equal share of *cap* and of what is left; return whether it cut one.
 
-    Topics *ahead* are taken whole, as far as *cap* goes.  Of topics *in_turn* nothing is taken of
-    a partition before those of a lower number are read to their ends.
+    Topics *ahead* are taken whole, as far as *cap* goes. Nothing is taken from a partition of
+    topics *in_turn* before those with a lower number are read to their ends.
     """
     left, result, capped = cap, {}, False
     waiting = sorted(spans.items(), key=lambda one: (one[0].topic not in ahead, one[1].size))
@@ -69,14 +69,14 @@ Ends = Mapping[TopicPartition, PartitionEnd]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one batch reads, what W is after it, and what is lost for good.
+    """What one batch reads, W after the batch, and what is lost for good.
 
-    ``spans`` holds no empty span. ``capped`` is true when ends were lowered to the cap. ``gone``
-    are all deleted partitions, with their W. ``doubts`` are gaps if a table that exists after the
-    batch is sent into partitions that were deleted now, and had landed to their last listed end: a
-    statement in the batch may describe that table. ``renewed`` are the partitions that begin
-    again: no earlier offset of them means anything. ``trimmed`` are topics that are read for the
-    first time and whose beginning was deleted.
+    ``spans`` holds no empty span. ``capped`` is True if ends were lowered to the cap. ``gone`` are
+    all deleted partitions, with their W. ``doubts`` are partitions deleted now that had landed to
+    their last listed end. They become gaps if a table that exists after the batch is sent into
+    them; a statement in the batch may describe that table. ``renewed`` are partitions that start
+    again, so their earlier offsets mean nothing. ``trimmed`` are topics that are read for the first
+    time and whose beginning was deleted.
     """
 
     spans: Mapping[TopicPartition, Span]
@@ -90,15 +90,15 @@ class Plan:
 
     @property
     def disturbed(self) -> frozenset[str]:
-        """``topic:partition`` of those whose landed offsets may hold other records now, or none."""
+        """Return each ``topic:partition`` whose landed offsets may have other records now, or none."""
         lost = (TopicPartition(gap.topic, gap.partition) for gap in self.gaps)
         return frozenset(map(str, (*self.renewed, *lost)))
 
     def landed(self, epochs: Mapping[TopicPartition, int]) -> "Plan":
-        """The plan once it was read: *epochs* are the leader epochs of the last records read.
+        """Return the plan after the read; *epochs* are the leader epochs of the last records read.
 
-        W keeps its epoch where nothing was read; that of the listing may be of no record at all,
-        and a truncation just below W would not be seen by it.
+        W keeps its epoch where nothing was read. The epoch in the listing may belong to no record,
+        and would not show a truncation just below W.
         """
         read = {at: replace(self.offsets[at], leader_epoch=e) for at, e in epochs.items()}
         return replace(self, offsets={**self.offsets, **read})
@@ -111,8 +111,8 @@ class Plan:
     ) -> "Plan":
         """Return the plan without the *held* topics, for which *w* and *gone* stay as they were.
 
-        Their gaps are left out, too: each batch would open them again, above a base that heals
-        them.
+        Their gaps are left out, too. Otherwise each batch would open them again, after the base
+        that closes them.
         """
         return replace(
             self,
@@ -125,7 +125,7 @@ class Plan:
         )
 
     def cut(self, at: Mapping[TopicPartition, int], w: Ends) -> "Plan":
-        """The plan that reads each partition of *at* up to that offset, exclusive; *w* as above."""
+        """Return the plan that reads the partitions of *at* up to these offsets; *w* is W before."""
         spans, offsets = dict(self.spans), dict(self.offsets)
         for tp, until in at.items():
             spans[tp] = replace(spans[tp], end=replace(spans[tp].end, offset=until))
@@ -137,20 +137,20 @@ class Plan:
 class PlanContext:
     """What else is known when a batch is planned.
 
-    ``gone``        partitions that went away before -> where W stood.
-    ``last``        the end each partition had when it was last listed before; empty after a start.
-    ``epoch_ends``  where the leader epoch of W ends in the log there is now, as Kafka reports
-                    it (OffsetsForLeaderEpoch); absent where that is unknown.
+    ``gone``        partitions that were deleted before -> their W.
+    ``last``        the end of each partition in the listing before; empty after a start.
+    ``epoch_ends``  where the leader epoch of W ends in the log now, as Kafka reports it
+                    (OffsetsForLeaderEpoch); absent if unknown.
     ``claimed``     whether a topic of that name would be listed if it existed: a topic
                     that is no longer read is not gone.
     ``ahead``       topics of schema changes, which a batch that cannot hold all reads first: a
                     table whose rows land before its CREATE may have existed before.
-    ``in_turn``     topics of heartbeats: those that go through a partition that was added are
-                    read behind the others.  Cannot see: one that holds newer ones than a partition
-                    of a higher number.
-    ``hidden``      topics that may be there still, though we may not see them any more.
-    ``needed``      whether a table that is there before the batch is sent into a topic: what came
-                    into it after its last listing, and went with it, is missed.
+    ``in_turn``     topics of heartbeats: their partitions are read in the order of their numbers,
+                    so an added partition comes last.  Cannot detect: a partition that holds newer
+                    heartbeats than one of a higher number.
+    ``hidden``      topics that may still exist, but that Sluice may not see any more.
+    ``needed``      whether a table that exists before the batch is sent into a topic: records
+                    that came after the last listing and were deleted with the topic are a gap.
     """
 
     gone: Ends = field(default_factory=dict)
@@ -165,7 +165,7 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """The first offset to read in a partition, and why it is not W."""
+    """The first offset to read in a partition; ``gap`` and the flags say why it is not W."""
 
     first: int
     gap: Gap | None = None
@@ -182,11 +182,11 @@ def plan_batch(
     *,
     known: PlanContext | None = None,
 ) -> Plan:
-    """Take every partition from W to its end, shared fairly when that is over *cap* records.
+    """Take every partition from W to its end, shared fairly if that is over *cap* records.
 
     A partition that W does not know starts at its beginning. It is a gap if W is below the
     beginning, above the end, under another topic id, or across a truncation. A deleted partition
-    with unlanded records is a gap, too. Reading goes on at the first offset that was never landed.
+    with unlanded records is a gap, too. Reading continues at the first unlanded offset.
     """
     known = known or PlanContext()
     before = {**_returned(ends, known), **w}
@@ -228,9 +228,9 @@ def _starts(
 
 
 def _moving(w: Ends, ends: Ends, known: PlanContext) -> list[TopicPartition]:
-    """Partitions to look at: all but those that rest, which in a quiet round are thousands.
+    """Return the partitions to look at: all but the unchanged ones, in a quiet round thousands.
 
-    W of one that rests is its end, of the same log, and no leader says otherwise.
+    An unchanged partition has W at its end, the same topic id, and the same leader epoch.
     """
     found = []
     for tp, end in ends.items():
@@ -246,7 +246,7 @@ def _moving(w: Ends, ends: Ends, known: PlanContext) -> list[TopicPartition]:
 
 
 def _returned(ends: Ends, known: PlanContext) -> dict[TopicPartition, PartitionEnd]:
-    """Partitions that are there again, the same as they were."""
+    """Return W of partitions that were gone and exist again with the same topic id."""
     there = ((tp, end) for tp, end in known.gone.items() if tp in ends)
     return {tp: end for tp, end in there if not _renewed(end, ends[tp])}
 
@@ -281,10 +281,10 @@ def _start(
 
 
 def _first(partition: TopicPartition, begin: PartitionEnd, *, renewed: bool, read: bool) -> _Start:
-    """Where to begin to read what was never read.
+    """Return where to begin in a partition that was never read.
 
-    Of a topic that is read already, what was deleted is a gap.  Of another one nothing is missed
-    yet: no table has a base in it, and none gets one by what is left (``trimmed``).
+    If its topic is read already, deleted records are a gap. A new topic misses nothing yet: no
+    table has a base in it, and what is left gives none a base (``trimmed``).
     """
     if begin.offset and read:
         why = f"offsets 0 to {begin.offset - 1} were deleted before they were landed"
@@ -301,9 +301,9 @@ _HIDDEN = (
 def _find_gone(
     absent: Iterable[TopicPartition], w: Ends, known: PlanContext, *, capped: bool
 ) -> tuple[dict[TopicPartition, PartitionEnd], tuple[Gap, ...], tuple[Gap, ...]]:
-    """Partitions that went now; a gap of each that held more than was landed, a doubt of others.
+    """Return partitions that are gone now, with a gap of each that may have held unlanded records.
 
-    A doubt waits for a batch that holds all statements: until then its partition is not gone.
+    Others get a doubt, in a batch that holds all statements: until then they are not gone.
     """
     gone: dict[TopicPartition, PartitionEnd] = {}
     gaps: list[Gap] = []
@@ -336,7 +336,7 @@ def _why(at: TopicPartition, landed: int, until: int | None, known: PlanContext)
 def _joined(
     now: Ends, before: Ends, held: Callable[[str], bool]
 ) -> dict[TopicPartition, PartitionEnd]:
-    """Those that are *now*, and of topics that are *held* those that were *before*."""
+    """Return *now*, with the entries of *before* for topics that are *held*."""
     free = {at: end for at, end in now.items() if not held(at.topic)}
     return free | {at: end for at, end in before.items() if held(at.topic)}
 
@@ -353,7 +353,7 @@ def _gap(partition: TopicPartition, first: int, until: int, why: str) -> Gap:
 
 
 def _end_after(span: Span, before: PartitionEnd | None) -> PartitionEnd:
-    """W after a span: its leader epoch is set by what is read (:meth:`Plan.landed`)."""
+    """Return W after a span; the read sets its leader epoch (:meth:`Plan.landed`)."""
     after = PartitionEnd(span.end.offset, span.end.topic_id, span.epoch)
     return before if before == after else after
 
@@ -364,7 +364,7 @@ LEAST = 50_000  # records that are worth a task of their own
 def split_tasks(
     spans: Mapping[TopicPartition, Span], most: int
 ) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Ranges for at most *most* tasks of about equal size; none for no span.
+    """Return ranges for at most *most* tasks of about equal size; no task without a span.
 
     A partition's records stay together unless they are more than one task's share.
     """

@@ -1,15 +1,14 @@
 """Lands corrected messages, and retries quarantined changes that can be read by now.
 
-A corrected message lands with the order of the one that it replaces, or with the version that
-it states itself. So newer changes win by order. Its id leaves the landing checkpoint in the
-same commit, and with it the block of the table. Two cases are refused because order alone does
-not decide them. Either a statement about the table came since. Or the next newer change of its
-key holds only some columns, and took the others from the row before.
+A corrected message lands with the order of the one that it replaces, or with the version that it
+states itself. So newer changes win by order. Its id leaves the landing checkpoint in the same
+commit, and with it the block of the table. Two cases are refused, because order alone does not
+decide them. Either a statement about the table came since. Or the next newer change of its key
+holds only some columns, and took the others from the row before.
 
-A quarantined change is retried if more is known than when it came. The registry may know its
-schema by now, a standard's file may have an entry for its value, or `clear` may name its
-column. Its message is read again at its offset, and lands late with its own order, so newer
-changes win.
+A quarantined change is retried if more is known than when it came. The registry may know its schema
+by now, a standard's file may have an entry for its value, or `clear` may name its column. Its
+message is read again at its offset, and lands late with its own order, so newer changes win.
 
 A new base is the only remedy in the following cases:
 
@@ -63,15 +62,15 @@ from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.transports.transport import OffsetRange
 
 AT_ONCE = 20  # messages tried in a round: each costs some 50 ms, and all sources wait
-GOLDEN = (5**0.5 - 1) / 2  # its multiples without their wholes leave no part of 0 to 1 out for long
+GOLDEN = (5**0.5 - 1) / 2  # the fractional parts of its multiples cover the range 0 to 1 evenly
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """Quarantined changes by their ``ids``, and their rows in files of no batch yet.
+    """Quarantined changes by their ``ids``, and their rows in files that belong to no batch yet.
 
-    ``counted_before`` are those that the account of their table has counted as quarantined, each as
+    ``counted_before`` are the ids that their table's account has counted as quarantined, each as
     often as it did: one message may hold many rows.
     """
 
@@ -81,7 +80,7 @@ class Healed:
     counted_before: tuple[str, ...] = ()
 
     def with_more(self, more: "Healed") -> "Healed":
-        """Both together."""
+        """Combine both."""
         return Healed(
             self.ids | more.ids,
             (*self.files, *more.files),
@@ -90,7 +89,7 @@ class Healed:
         )
 
     def counted(self, facts: BatchStats) -> BatchStats:
-        """*facts* with the rows; they count for nothing that goes by the order of landing."""
+        """Return *facts* with these rows; what depends on the landing order does not change."""
         tables, shards = dict(facts.tables), dict(facts.shards)
         for one in self.tallies:
             for table, rows in one.tables.items():
@@ -108,9 +107,9 @@ class Healed:
 
 @dataclass(eq=False)
 class QuarantineRetry:
-    """Tries each quarantine now and then, of whose messages more may be known by then.
+    """Retries quarantines at intervals, if more may be known of their messages by then.
 
-    That is so of ``feeds`` with a registry, and of tables that have ``standards``.
+    More may be known in ``feeds`` with a registry, and for tables that have ``standards``.
     """
 
     feeds: tuple[LandingSource, ...]
@@ -126,10 +125,10 @@ class QuarantineRetry:
         at: datetime,
         read: Callable[[TaskSource], TaskResult],
     ) -> Healed:
-        """What can be read by now, of topics that are there and as *chosen* finds them whole.
+        """Return what can be read by now, of topics that exist and that *chosen* finds undisturbed.
 
-        No more than ``AT_ONCE`` messages are tried; what is left of a quarantine, in later rounds.
-        Each time that some could not be read, the next begins elsewhere: none hides the rest.
+        At most ``AT_ONCE`` messages are tried; later rounds try the rest. After a failure the next
+        try begins at another message, so that no message keeps the others from a try.
         """
         found, left = Healed(), AT_ONCE
         for subject, intake in self._intakes(checkpoint, listing.source_of, chosen.disturbed):
@@ -152,7 +151,7 @@ class QuarantineRetry:
     def _intakes(
         self, checkpoint: Checkpoint, source_of: Mapping[str, str], disturbed: Set[str]
     ) -> Iterator[tuple[str, TaskSource]]:
-        """The messages of each quarantine that may be read out of turn."""
+        """Yield the messages of each quarantine that may be read again."""
         feeds = {one.settings.name: one for one in self.feeds}
         for subject, one in checkpoint.quarantine.items():
             ranges = _ranges(one)
@@ -171,7 +170,7 @@ class QuarantineRetry:
 
 
 def _ranges(one: Quarantine) -> tuple[OffsetRange, ...]:
-    """A range for each message; none, if a name is not that of one."""
+    """Return a range for each message; none if an id does not name a message."""
     found = dict.fromkeys(map(_range, one.ids))
     return () if None in found else tuple(each for each in found if each is not None)
 
@@ -185,7 +184,7 @@ def _range(name: str) -> OffsetRange | None:
 
 
 def _rotate_messages(intake: TaskSource, by: int) -> TaskSource:
-    """The same messages from another one on, which lies far from where the last tries began."""
+    """Return the same messages, starting at one that is far from where the last tries began."""
     first = int(by * GOLDEN % 1 * len(intake.ranges))
     return replace(intake, ranges=(*intake.ranges[first:], *intake.ranges[:first]))
 
@@ -193,7 +192,7 @@ def _rotate_messages(intake: TaskSource, by: int) -> TaskSource:
 def _try_messages(
     intake: TaskSource, most: int, checkpoint: Checkpoint, read: Callable[[TaskSource], TaskResult]
 ) -> tuple[list[TaskResult], bool, int]:
-    """Return what is whole of the first *most* messages, whether some failed, and how many ran.
+    """Try the first *most* messages; return the whole ones, whether some failed, and how many ran.
 
     If the first fails, the others are left: usually none can be read then. Messages behind an
     unanswered one are not tried either.
@@ -231,7 +230,7 @@ def _read_whole(
 
 
 def _healed(subject: str, named: Sequence[str], done: Sequence[TaskResult]) -> Healed:
-    """Those of the changes *named* whose messages are among what is *done*."""
+    """Return the changes among *named* whose messages were read by *done*."""
     read = {each.asked for one in done for each in one.ranges}
     ids = tuple(name for name in named if _range(name) in read)
     files = tuple(one.file for one in done if one.file is not None)
@@ -240,7 +239,7 @@ def _healed(subject: str, named: Sequence[str], done: Sequence[TaskResult]) -> H
 
 
 def is_whole(result: TaskResult, checkpoint: Checkpoint) -> bool:
-    """Whether all were there, and each is a change that order alone puts in its place."""
+    """Return whether each message was found, and order alone decides where its changes belong."""
     if any(one.count != 1 for one in result.ranges):
         return False
     for one in result.tallies:
@@ -283,14 +282,14 @@ Row = Mapping[str, Any]
 ChangePlace = tuple[str, str, str, Order]
 """Source, table, key and order."""
 Newer = Callable[[Row], Iterable[Row]]
-"""A row -> landed changes of its key at its order or above."""
+"""Maps a row to landed changes of its key at its order or above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resubmitted:
-    """What lands of those asked for, as `Healed`; ``landed`` are they, by id, None in this batch.
+    """Corrected messages that land, as ``healed``, and those that do not.
 
-    ``others`` wait or are refused.
+    ``landed``: id -> batch in which it landed; None: in this batch. ``others`` wait or are refused.
     """
 
     healed: Healed = field(default_factory=Healed)
@@ -304,12 +303,12 @@ class Resubmitted:
         return replace(checkpoint, quarantine=kept)
 
     def noted(self, made: Checkpoint) -> Checkpoint:
-        """*made*, which knows which ones have landed, as long as they are asked for."""
+        """Return *made*, which records the landed ones for as long as they are requested."""
         landed = {one: made.batch if batch is None else batch for one, batch in self.landed.items()}
         return replace(made, resubmitted=landed)
 
     def states(self, checkpoint: Checkpoint) -> tuple[ResubmissionState, ...]:
-        """What became of each by *checkpoint*; without a committed batch it is asked for again."""
+        """Return each state by *checkpoint*; without a committed batch it is requested again."""
         known = checkpoint.resubmitted
         done = (ResubmissionState(one, known[one]) for one in self.landed if one in known)
         return (*done, *self.others)
@@ -375,12 +374,12 @@ class Resubmitting:
     def _rows(
         self, one: Resubmission, checkpoint: Checkpoint, listing: Listing, at: datetime
     ) -> tuple[str, list[pa.RecordBatch]]:
-        """Return its subject and its rows.
+        """Return the subject and the rows of a correction.
 
         Raises:
-            FormatError: it never lands, and why.
+            FormatError: it never lands; the message says why.
             NoSchemasError: it cannot be read yet.
-            ProofError: its columns are not known yet; a change that can be read will tell them.
+            ProofError: its columns are unknown until a change that can be read describes them.
         """
         subject, open_ = _subject(one, checkpoint)
         feed = self._feed(subject, one, listing)
@@ -416,7 +415,7 @@ class Resubmitting:
 
 
 def explain_refusal(rows: Sequence[Row], subject: str, checkpoint: Checkpoint, newer: Newer) -> str:
-    """Why rows of a corrected message do not land (``JUDGED``); empty if they do."""
+    """Return why rows of a corrected message do not land (``JUDGED``); empty if they do."""
     for row in rows:
         why = (
             _explain_odd(row, subject)
@@ -449,7 +448,7 @@ def _find_undescribed(rows: Sequence[Row], checkpoint: Checkpoint) -> str:
 
 
 def _explain_odd(row: Row, subject: str) -> str:
-    """Why it is no live change of a row, or of none of the shard that it is to be of."""
+    """Return why it is no live change of a row of the quarantined shard; empty if it is."""
     if row["op"] == Op.ERROR:
         return f"it cannot be read either: {row['error']}"
     if row["op"] == Op.DDL:
@@ -480,7 +479,7 @@ def _explain_outdated(row: Row, checkpoint: Checkpoint) -> str:
 
 
 def _explain_overtaken(row: Row, newer: Newer) -> str:
-    """Return why landed changes of its key refuse it; empty if none does."""
+    """Return why landed changes of its key prevent it from landing; empty if none does."""
     own = Order(**row["order"])
     placed = [(Order(**one["order"]), one) for one in newer(row) if one["order"] is not None]
     if any(order == own for order, _ in placed):
@@ -509,7 +508,7 @@ def _order(one: tuple[Order, Row]) -> Order:
 
 
 def _subject(one: Resubmission, checkpoint: Checkpoint) -> tuple[str, Quarantine]:
-    """Return the quarantine that it is to close.
+    """Return the quarantine that the correction is to close.
 
     Raises:
         FormatError: no such quarantine is open, or its position is unknown.

@@ -6,12 +6,13 @@ they are not compared. Everything else must be explained by a new log.
 
 After a fail-over the same transactions have other positions in the new server's log, so their
 orders do not show that they are old. Their ids (GTIDs) and their content do. Such a row takes the
-order it was landed with, and is a repetition from then on.
+order with which it landed, and is a repetition from then on.
 
-A broker may refuse a record, for example as too large. The collector continues behind it, and sends
-again from that record on once it may: the record is below what was landed, and repeats nothing. It
-is explained if the very next record of its partition repeats the landed change that follows it in
-the log. That sender reads the log that was landed, so the record's own order is true.
+A broker may refuse a record, for example as too large. The collector continues after it, and sends
+again from that record on once the broker accepts it. The record is then below what was landed, and
+repeats nothing. It is explained if the next record of its partition repeats the landed change that
+follows it in the log. A collector that sends this reads the log that was landed, so the record's
+own order is true.
 
 It is not explained if a partial row has landed above it. That row may have been completed without
 the record's values, and keeps them in the mirror, because its order is higher. It is not explained
@@ -39,12 +40,12 @@ from pipeline.sources.positions import locate_position, may_contain
 PLACE = ("source", "topic", "partition", "offset")
 COLUMNS = (*PLACE, "shard", "order", "op", "origin", "key", "before", "after", "tx")
 _SAID = ("op", "key", "before", "after")
-Said = tuple[str | None, ...]  # these, or source and transaction before them
-_COPIES = 10_000  # refused rows in a run, and landed ones at their places and the one behind them
-_RUNS = 1_000  # of refused rows in a batch of one partition
+Said = tuple[str | None, ...]  # op, key, before and after; or source, transaction, and these
+_COPIES = 10_000  # most refused rows in a run, and most landed rows between a run's positions
+_RUNS = 1_000  # most runs of refused rows in one partition of a batch
 _HALVES = {str(Op.DELETE), str(Op.CREATE)}
 _Indexes = npt.NDArray[np.int64]
-_FAR = 4 * 2**20  # bytes of a log between two rows that are not looked for together
+_FAR = 4 * 2**20  # bytes of a log between two rows; farther ones are searched separately
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class LogStretch:
 class Near:
     """Landed rows of these topics of a source that have their order in one of the stretches.
 
-    A reader may return more, so it may take what statistics of its files allow.
+    A reader may return more rows, so it may use file statistics alone.
     """
 
     source: str
@@ -92,10 +93,11 @@ Asked = Near | Between | PartialFrom
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """Landed rows of these transactions of a source, none of an order below ``since``.
+    """Landed rows of these transactions of a source, none with an order below ``since``.
 
-    ``since`` is where the old log was acknowledged up to: a collector that continues where it
-    stopped sends nothing older. None: that is unknown, or it was moved back, and all must be read.
+    ``since`` is the acknowledged position of the old log: a collector that continues where it
+    stopped sends nothing older. If it is None, the position is unknown or was moved back, and all
+    rows must be read.
     """
 
     source: str
@@ -108,17 +110,17 @@ def _never(_: Shard, __: Order) -> bool:
 
 
 class StrangeRows(dict[TopicPartition, int]):
-    """Partition -> lowest offset of a row that goes back and repeats nothing.
+    """Maps a partition to the lowest offset of a row that goes back and repeats nothing.
 
-    ``bounds``: what there was too much of in a partition to tell whether the broker refused it.
-    ``undecided``: partitions in which these rows are the last ones, so that the row which shows
-    whether the broker refused them may be on its way.
-    ``late``: source -> its shards with such a row, also if the broker had refused it -> the lowest,
-    and the highest row from the first such one on: a new epoch would have them all.
+    ``bounds``: partition -> the limit that was exceeded, so it is unknown whether the broker
+    refused the row. ``undecided``: partitions that end with these rows. The row after them, which
+    shows whether the broker refused them, may not have come yet. ``late``: source -> shard -> an
+    order span, also for rows that the broker had refused. It reaches from the lowest such row to
+    the highest row from the first such one on: a new epoch would have them all.
     """
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start empty."""
         super().__init__()
         self.bounds: dict[TopicPartition, str] = {}
         self.undecided: set[TopicPartition] = set()
@@ -149,7 +151,7 @@ def find_unexplained(
     whether a statement about a shard has landed that is newer than an order. *grown* are topics in
     which a key may have been in another partition before.
     """
-    said = pc.not_equal(rows["op"], str(Op.DDL))  # columns stand at the offset of their row
+    said = pc.not_equal(rows["op"], str(Op.DDL))  # column descriptions have the offset of their row
     ordered = rows.filter(pc.and_(pc.is_valid(rows["order"]), said))
     low = _are_low(ordered, back)
     suspects, first = ordered.filter(pa.array(low)), ordered.filter(pa.array(~low))
@@ -184,9 +186,9 @@ def _may_be_refused(
     landed: Callable[[Asked], pa.Table],
     outdated: Callable[[Shard, Order], bool],
 ) -> bool:
-    """Whether the *left* rows end *rows*, of one partition, and are as refused ones may be.
+    """Return whether the *left* rows end *rows* (of one partition), and may be refused ones.
 
-    Which they are is known once the row behind them has come.
+    The row after them, once it has come, shows whether the broker refused them.
     """
     last = rows.filter(pc.greater_equal(rows["offset"], min(left))).sort_by("offset")
     if last.num_rows != len(left):
@@ -235,10 +237,11 @@ def _refused(
 ) -> frozenset[int]:
     """Return offsets of strange rows of one partition that the broker refused at first.
 
-    *own* are the batch's rows of it, *runs* those in question, below no statement about them.
+    *own* are the batch's rows of the partition. *runs* are its strange rows, without runs about
+    whose shards a newer statement has landed.
 
     The row behind them, by offset, must repeat the landed one that is next to them in the log: it
-    is there only if the same log is read again. Until it has come, they stay strange, as do those
+    exists only if the same log is read again. Until it has come, they remain strange, as do those
     below a landed partial row.
     """
     if not runs:
@@ -266,7 +269,7 @@ def _of_partition(rows: pa.Table, source: str, at: TopicPartition) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _PlacedRow:
-    """A row of one partition; ``said`` is what a repetition says, too."""
+    """A row of one partition; ``said`` holds the values that a repetition shares."""
 
     offset: int
     shard: str
@@ -276,7 +279,7 @@ class _PlacedRow:
 
     @classmethod
     def read(cls, rows: pa.Table) -> "list[_PlacedRow]":
-        """Each of *rows*, which are few."""
+        """Return one for each of *rows*, which are few."""
         return [
             cls(
                 row["offset"],
@@ -291,7 +294,7 @@ class _PlacedRow:
 
 @dataclass(frozen=True, slots=True)
 class _StrangeRun:
-    """Strange rows without another between them, and the first row of any kind behind them."""
+    """Consecutive strange rows of a partition, and ``next``, the first row after them."""
 
     rows: tuple[_PlacedRow, ...]
     next: _PlacedRow
@@ -303,35 +306,35 @@ class _StrangeRun:
 
     @property
     def until(self) -> Order:
-        """The order of the row behind them."""
+        """Return the order of the row behind them."""
         return self.next.order
 
     @property
     def rises(self) -> bool:
-        """Whether all are LIVE, and rise up to the one behind them."""
+        """Return whether all are LIVE, and their orders rise up to the row behind them."""
         every = [*self.rows, self.next]
         rising = all(one.order <= other.order for one, other in pairwise(every))
         return rising and all(row.live for row in every)
 
     def is_outdated(self, source: str, outdated: Callable[[Shard, Order], bool]) -> bool:
-        """Whether a newer statement about the shard of any of them has landed."""
+        """Return whether a statement newer than one of the rows has landed about its shard."""
         return any(outdated(Shard(source, row.shard), row.order) for row in self.rows)
 
     def repeats(self, known: pa.Table) -> bool:
-        """Whether the row behind them repeats the next of *known*, landed or earlier by offset."""
+        """Return whether the row behind them repeats a *known* row that follows them in the log."""
         again = self.until, self.next.said
         between = self._between(known)
         return any(row.live and (row.order, row.said) == again for row in between or ())
 
     def contradicts(self, known: pa.Table) -> bool:
-        """Whether *known* rows, landed or earlier by offset, show that none repeats them."""
+        """Return whether *known* rows, landed or earlier by offset, rule out a refusal."""
         return self._between(known) is None
 
     def _between(self, known: pa.Table) -> list[_PlacedRow] | None:
-        """Those of *known* from the first of the run to the row behind it; None if one differs.
+        """Return *known* rows from the run's first order to that of the row behind it.
 
-        What is known at the place of a strange row can only be the same, which came earlier in the
-        batch, or the other half of a changed key.
+        None if one of them differs, or there are too many. A known row at the order of a strange
+        row may only be the same row, sent earlier in the batch, or the other half of a changed key.
         """
         earlier = pc.less(known["offset"], self.rows[0].offset)
         near = known.filter(pc.and_(earlier, _is_within(known, self.first, self.until)))
@@ -354,7 +357,7 @@ def _agrees(row: _PlacedRow, said: Set[Said]) -> bool:
 
 
 def _runs(rows: pa.Table, strange: frozenset[int]) -> Iterator[_StrangeRun]:
-    """Each run in *rows*, which are one partition's, by offset; none where they are too many."""
+    """Yield each run in *rows*, of one partition, by offset; none if there are too many."""
     sorting, begins, ends = _run_bounds(rows, strange)
     if len(begins) > _RUNS:
         return
@@ -367,7 +370,10 @@ def _runs(rows: pa.Table, strange: frozenset[int]) -> Iterator[_StrangeRun]:
 
 
 def _run_bounds(rows: pa.Table, strange: frozenset[int]) -> tuple[_Indexes, _Indexes, _Indexes]:
-    """*rows* by offset, and among these where each run begins, and where it ends, exclusive."""
+    """Return the indexes that sort *rows* by offset, and where each run begins and ends in them.
+
+    The ends are exclusive.
+    """
     offsets = np.asarray(rows["offset"])
     sorting = np.argsort(offsets)
     odd = np.isin(offsets[sorting], np.array(sorted(strange), np.int64))
@@ -386,12 +392,12 @@ def _bound_met(rows: pa.Table, strange: frozenset[int]) -> str:
 
 
 def _is_within(rows: pa.Table, first: Order, last: Order) -> pa.ChunkedArray:
-    """Whether the order of each of *rows* is in ``[first, last]``."""
+    """Return whether the order of each of *rows* is in ``[first, last]``."""
     return pc.and_(_reaches(rows, first, pc.greater), _reaches(rows, last, pc.less))
 
 
 def _reaches(rows: pa.Table, order: Order, beyond: Callable[..., Any]) -> Any:
-    """Whether the order of each of *rows* is *order*, or *beyond* it."""
+    """Return whether the order of each of *rows* is *order*, or *beyond* it."""
     (*names, name), (*parts, part) = ORDER_TYPE.names, order.parts
     column = _part(rows["order"], name)
     found = pc.or_(beyond(column, part), pc.equal(column, part))
@@ -404,10 +410,10 @@ def _reaches(rows: pa.Table, order: Order, beyond: Callable[..., Any]) -> Any:
 def sent_again(
     rows: pa.Table, checkpoint: Checkpoint, epochs: Mapping[str, Epoch]
 ) -> tuple[Transactions, ...]:
-    """What to look for in the change log before :func:`restore_orders`; empty if nothing is old.
+    """Return what to read from the change log for :func:`restore_orders`; empty if nothing is old.
 
-    *rows* are the batch's, with ``COLUMNS``, *checkpoint* that before it, *epochs* those now.  With
-    GTIDs only transactions that the server before had executed can have been landed.
+    *rows* are the batch's, with ``COLUMNS``. *checkpoint* is that before it, *epochs* those now.
+    With GTIDs, only transactions that the old server had executed can have landed.
     """
     return tuple(
         asked
@@ -419,12 +425,12 @@ def sent_again(
 def restore_orders(
     rows: pa.Table, landed: pa.Table, starts: Mapping[TopicPartition, int]
 ) -> pa.Table:
-    """Give redelivered *rows* the order that the change log holds them with.
+    """Give redelivered *rows* the order that the change log has for them.
 
-    *rows* keep their columns and their positions. *landed* are the rows found for
-    :func:`sent_again`. *starts* is the first offset of the newest epoch in each partition. What was
-    landed from there on was redelivered, too, so it counts for a transaction that says the same
-    twice. Rows without a transaction id are left as they are.
+    *rows* keep their columns and their sequence. *landed* are the rows found for
+    :func:`sent_again`. *starts* is the first offset of the newest epoch in each partition. Rows
+    landed from there on were redelivered, too. They count where a transaction holds several equal
+    rows. Rows without a transaction id are left as they are.
     """
     ids = pc.unique(_part(landed["tx"], "id")).drop_null()
     again: dict[Said, set[Number]] = {}
@@ -462,7 +468,7 @@ class _SentRow:
 
 
 def _named(rows: pa.Table, ids: pa.Array) -> Iterator[_SentRow]:
-    """Rows of these transactions that have an order, one by one: bounded by what was asked."""
+    """Yield the rows of these transactions that have an order; they are few, so one by one."""
     asked = pc.and_(pc.is_valid(rows["order"]), pc.is_in(_part(rows["tx"], "id"), ids))
     named, index = rows.filter(asked), _count(rows).filter(asked)
     tx = [_part(named["tx"], name).to_pylist() for name in ("total_order", "id")]
@@ -483,7 +489,7 @@ def _count(rows: pa.Table) -> pa.Array:
 
 
 def _with_orders(rows: pa.Table, found: Mapping[int, Order]) -> pa.Table:
-    """*rows* with the orders of *found*, by index, rising."""
+    """Return *rows* with the orders of *found*; its keys are indexes and rise."""
     order = rows["order"].combine_chunks()
     other = np.zeros(rows.num_rows, bool)
     other[list(found)] = True
@@ -546,7 +552,7 @@ def _near(source: str, suspects: pa.Table) -> Near:
 
 
 def _unequal(suspects: pa.Table, known: pa.Table) -> pa.Table:
-    """Topic, partition and offset of suspects that equal none of the *known* rows."""
+    """Return topic, partition and offset of suspects that equal none of the *known* rows."""
     flat = _flat(suspects)
     for name in ("topic", "partition", "offset"):
         flat = flat.append_column(name, suspects[name])
@@ -554,9 +560,9 @@ def _unequal(suspects: pa.Table, known: pa.Table) -> pa.Table:
 
 
 def _flat(rows: pa.Table) -> pa.Table:
-    """What is compared: the place without its epoch, which is in question, and what is said.
+    """Return the columns that are compared: content, and position without the epoch in question.
 
-    A join takes no null for equal to a null, so that stands beside.
+    A join does not match null with null, so a flag column says whether a value is null.
     """
     columns = {name: _part(rows["order"], name) for name in LOG_PARTS}
     columns["op"] = rows["op"].cast(pa.string())

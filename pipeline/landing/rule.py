@@ -1,8 +1,8 @@
-"""Defines a checkpoint rule, and what it knows of a batch.
+"""Defines a checkpoint rule and its input, the batch.
 
 A rule is a pure function that detects one kind of loss and records it as a gap of the tables
-concerned. `next_checkpoint.RULES` lists them in the order in which they run, because each rule
-sees the checkpoint as the rules before it left it.
+concerned. `next_checkpoint.RULES` lists them in the order in which they run, because each rule sees
+the checkpoint as the rules before it left it.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class BatchContext:
     """One batch as all rules see it.
 
     ``before`` is the checkpoint before the batch, ``epochs`` are those after the batch.
-    ``orderings`` names for each source what the orders of its changes rest on now.
+    ``orderings`` names for each source what the orders of its changes are based on now.
     ``settings_changed`` is True in the first batch of a service, because the table rules and
     standards of the batch before may have been others.
     """
@@ -42,10 +42,10 @@ class BatchContext:
     settings_changed: bool = False
 
     def locate_log_ends(self, checkpoint: Checkpoint) -> Mapping[str, Order]:
-        """Return the end of each log as its changes are ordered.
+        """Return the end of each log, in the order of its changes.
 
-        Without log positions it is the highest order in *checkpoint*.  Sources whose server did
-        not answer are absent.
+        Without log positions it is the highest order in *checkpoint*. Sources whose server did not
+        answer are absent.
         """
         ends = self.epochs.ends(self.listing.heads)
         weak = {name for name in ends if not self.has_log_positions(name)}

@@ -53,10 +53,10 @@ SLIM = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """Whose messages these are.
+    """The source of some messages, and what its rows need.
 
-    ``heartbeat`` is the shard that Sluice writes to.  ``epoch`` is the source's newest, and holds
-    in every partition that ``bounds`` does not name.  ``ordering`` as the format says.
+    ``heartbeat`` is the shard that Sluice writes to. ``epoch`` is the source's newest, and is valid
+    in every partition that ``bounds`` does not name. ``ordering`` is that of the format.
     """
 
     source: str
@@ -68,7 +68,7 @@ class SourceContext:
 
 @dataclass(eq=False)
 class TableRouter:
-    """Tables of shards, each asked of the rules once: there are few of them, and many rows.
+    """Finds the tables of shards; the rules are applied once per shard, as rows are many.
 
     ``standards`` are those of the tables' columns.
     """
@@ -78,7 +78,7 @@ class TableRouter:
     _known: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
 
     def of(self, shards: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Table (null: ignored, or no shard) and whether its keys are unique, of each shard."""
+        """Return table (null: ignored, or no shard) and key uniqueness of each shard."""
         few = shards.dictionary_encode()
         routes = [self._of(shard) for shard in few.dictionary.to_pylist()]
         tables = pa.array([table for table, _ in routes], pa.string()).take(few.indices)
@@ -99,9 +99,9 @@ def shape_rows(
     routes: TableRouter,
     stamp: Stamp,
 ) -> pa.RecordBatch:
-    """Rows of ``CHANGES``, in the order of *decoded* (``DECODED``), which was made of *raw*.
+    """Return rows of ``CHANGES``, in the order of *decoded* (``DECODED``), which was made of *raw*.
 
-    All that is landed of messages comes by here, so here is where values get their standards.
+    All messages pass here, so this function applies the standards to their values.
     """
     count = len(decoded)
     placed = _placed(decoded, raw)
@@ -135,9 +135,9 @@ def split_empty_transactions(changes: pa.RecordBatch) -> tuple[pa.RecordBatch, p
     """Split *changes* (``DECODED``) from markers of transactions that changed no captured table.
 
     Measured on Debezium 3.5: a collector of one database of a shared server sends BEGIN and END of
-    every transaction of all databases.  An END that counts no event says that nothing of its
-    transaction was sent, so no check waits for anything of it.  A BEGIN stays whose END comes in
-    another batch of messages, and so do both markers wherever an END cannot be read.
+    every transaction of all databases. An END that counts no event shows that nothing of its
+    transaction was sent, so no check waits for it. A BEGIN is kept if its END comes in another
+    batch of messages. Both markers are kept if an END cannot be read.
     """
     ends = pc.equal(changes["op"], str(Op.END))
     if not pc.any(ends, min_count=0).as_py():
@@ -157,7 +157,7 @@ def split_empty_transactions(changes: pa.RecordBatch) -> tuple[pa.RecordBatch, p
 
 
 class _End(msgspec.Struct):
-    """What the END of a transaction counts, as far as it is asked."""
+    """The counts in an END of a transaction that are needed here."""
 
     event_count: int | None = None
     data_collections: tuple[msgspec.Raw, ...] | None = None
@@ -175,11 +175,11 @@ def _counts_no_event(text: str | None) -> bool:
 
 
 def slim_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns a batch is judged by: no payload but that of heartbeats and schema changes.
+    """Return the columns by which a batch is judged; payloads only of heartbeats and DDL.
 
-    In: ``CHANGES``.  Out: `SLIM`; ``note`` is the heartbeat's number, or the schema change's
-    payload.  Heartbeats of other sources, which share the table when two collectors read one
-    server, have no note.
+    In: ``CHANGES``. Out: `SLIM`; ``note`` is the heartbeat's number, or the schema change's
+    payload. Heartbeats of other sources have no note; they share the table if two collectors read
+    one server.
     """
     order = rows["order"]
     parts = {part: pc.struct_field(order, [part]) for part in ORDER_PARTS}
@@ -189,7 +189,7 @@ def slim_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:
-    """Topic, partition and offset of each change."""
+    """Return topic, partition and offset of each change."""
     places = raw.select(["topic", "partition", "offset"])
     message = decoded["message"].to_numpy()
     if np.array_equal(message, np.arange(len(raw))):
@@ -198,7 +198,7 @@ def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _keys(decoded: pa.RecordBatch, routes: TableRouter) -> pa.Array:
-    """Return keys, none for a tombstone with hidden values: no row shows which columns it has."""
+    """Return keys; null for a tombstone if values are hidden, as no row shows its columns."""
     values = decoded["key_values"]
     if not routes.standards.hides:
         return values
@@ -216,7 +216,7 @@ def _order(decoded: pa.RecordBatch, placed: pa.RecordBatch, came: SourceContext)
 
 
 def _epochs(placed: pa.RecordBatch, came: SourceContext) -> npt.NDArray[np.int64]:
-    """Each row's epoch; partitions that are in one epoch throughout cost nothing."""
+    """Return each row's epoch; partitions in a single epoch take no extra work."""
     epochs = np.full(len(placed), came.epoch, np.int64)
     offsets = placed["offset"].to_numpy()
     for at, bounds in came.bounds.items():
@@ -229,9 +229,9 @@ def _epochs(placed: pa.RecordBatch, came: SourceContext) -> npt.NDArray[np.int64
 
 
 def _ranks(decoded: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Return the rank of each change in its message, from 0 on; described columns have their row's.
+    """Return each change's rank in its message, from 0 on; a column description has its row's rank.
 
-    They land only if they are new, so they must not move the rows behind them.
+    Descriptions land only if they are new, so they must not shift the rows after them.
     """
     message = decoded["message"].to_numpy()
     counted = decoded["schema_id"].is_null().to_numpy(zero_copy_only=False)
@@ -255,14 +255,14 @@ def _number(heartbeat: Mapping[str, str]) -> str | None:
     return None if number is None else str(number)
 
 
-RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, some 256 MiB
+RUN = 64 * 2**20  # bytes of rows sorted at once; some 256 MiB with what is read meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
     """What is read of one source, and how.
 
-    ``schemas`` as in `Checkpoint`, empty if other tasks read this source, too. ``registry`` returns
+    ``schemas`` as in `Checkpoint`; empty if other tasks read this source, too. ``registry`` returns
     the schemas that its format needs.
     """
 
@@ -275,11 +275,11 @@ class TaskSource:
 
 @dataclass(frozen=True, slots=True)
 class LandingTask:
-    """All that a task needs, to be sent to where it runs.
+    """All that a task needs, in a form that can be sent to where it runs.
 
-    ``changes`` is the change log's folder, ``metadata`` its columns and properties, ``reader``
-    reads records where the task runs.  A topic belongs to one intake.  ``standards``: before any of
-    its rows is written.
+    ``changes`` is the change log's folder, ``metadata`` its columns and properties. ``reader``
+    reads the records. A topic belongs to one of ``intakes``. ``standards`` are applied before a row
+    is written.
     """
 
     changes: str
@@ -298,7 +298,7 @@ class TaskResult:
     """The result of a task: its file (None if the ranges held no row) and each range's offsets.
 
     ``tallies`` are the statistics of its rows, per run: all that the batch is judged by. ``counts``
-    are those of what it read, by partition.
+    are the numbers of what it read, by partition.
     """
 
     file: WrittenFile | None
@@ -308,12 +308,12 @@ class TaskResult:
 
 
 def run_task(task: LandingTask) -> TaskResult:
-    """Read, decode, shape, sort, write.
+    """Read, decode, shape, sort, and write.
 
     Raises:
         UnreachableError: not all of a range could be read; no file is left.
         NoSchemasError: a registry does not have the schemas of its messages; no file is left.
-        ConfigError: a setting of the transport's or the lake's that cannot be.
+        ConfigError: a setting of the transport or the lake is invalid.
     """
     wanted = {name for intake in task.intakes for name in intake.format.columns}
     ranges = [one for intake in task.intakes for one in intake.ranges]
@@ -327,11 +327,11 @@ def run_task(task: LandingTask) -> TaskResult:
 def write_file(
     batches: Iterable[pa.RecordBatch], task: LandingTask, counter: DecodeCounter | None = None
 ) -> tuple[WrittenFile | None, tuple[RunStats, ...]]:
-    """Make one file of these messages, and `TaskResult.tallies`; no file without a row.
+    """Write one file from these messages, and return it with `TaskResult.tallies`.
 
-    *counter* counts what is decoded.
+    No file is written without a row. *counter* counts what is decoded.
 
-    In: ``RAW``, then the columns that any of the formats asks for.
+    In: ``RAW``, then the columns that any of the formats requests.
     """
     name = f"part-{uuid.uuid4()}.parquet"
     tallies = []
@@ -347,7 +347,7 @@ def write_file(
 def _shaped(
     batches: Iterable[pa.RecordBatch], task: LandingTask, counter: DecodeCounter
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of ``CHANGES``, intake by intake; none of events without information."""
+    """Yield rows of ``CHANGES`` by intake, without skipped events and empty transactions."""
     routes = TableRouter(task.router, task.standards)
     for batch in batches:
         for intake in task.intakes:
@@ -363,7 +363,7 @@ def _shaped(
 
 
 def _share(batch: pa.RecordBatch, intake: TaskSource, *, alone: bool) -> pa.RecordBatch:
-    """The messages that are this intake's."""
+    """Return the messages of this intake."""
     mine = batch.select([*RAW.names, *intake.format.columns])
     if alone:
         return mine
@@ -372,7 +372,7 @@ def _share(batch: pa.RecordBatch, intake: TaskSource, *, alone: bool) -> pa.Reco
 
 
 def _runs(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
-    """Gather batches up to *size* bytes; one that is larger comes alone."""
+    """Group batches up to *size* bytes; a larger batch is a group of its own."""
     kept: list[pa.RecordBatch] = []
     held = 0
     for batch in batches:

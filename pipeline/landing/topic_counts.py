@@ -5,11 +5,11 @@ consumer counts each record that it returns, and landing those for which the for
 The second is of rows: landing counts those that the format made, and those that it writes, or
 leaves out by a rule. Each side counts its own, in the batch that it holds anyway.
 
-Column descriptions do not count: they come beside the rows of a message, and land only if they are
+Column descriptions do not count: they come with the rows of a message, and land only if they are
 new. Rows that Sluice reads itself come from no topic, so they are in no count here.
 
-Cannot see: records that the consumer does not return, and rows that a format makes too few or too
-many of a message for which it made one.
+Cannot detect: records that the consumer does not return, or a wrong number of rows that a format
+makes of a message if it makes at least one.
 """
 
 from collections import Counter
@@ -29,18 +29,18 @@ from pipeline.transports.transport import RangeRead
 
 MESSAGES, ROWS = "messages", "rows"
 EMPTY_TRANSACTION = "empty_transaction"
-"""Term of markers of transactions that changed no captured table."""
+"""Term for markers of transactions that changed no captured table."""
 _TERMS: Mapping[str, str] = {Op.ERROR: "quarantined", Op.DDL: "schema_change"}
 _OF_NO_TABLE = frozenset({Op.HEARTBEAT, Op.BEGIN, Op.END, Op.DDL, Op.ERROR})
 OTHER_TABLE, NO_TABLE = "other_table", "no_table"
-"""Terms of rows of another table of the topic, and of a table that the rules ignore."""
+"""Terms for rows of another table of the topic, and of a table that the rules ignore."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionCounts:
     """Records of a partition that were ``returned`` and ``decoded``, and ``rows`` made of them.
 
-    ``left_out``: term -> rows that no rule lets land.
+    ``left_out``: term -> rows that a rule keeps from landing.
     """
 
     returned: int = 0
@@ -49,7 +49,7 @@ class PartitionCounts:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: "PartitionCounts") -> "PartitionCounts":
-        """Both together."""
+        """Add up both."""
         return PartitionCounts(
             self.returned + other.returned,
             self.decoded + other.decoded,
@@ -69,7 +69,7 @@ class DecodeCounter:
         numbers = decoded["message"].to_numpy()
         counts = pc.invert(describes_columns(decoded))
         rows = numbers[counts.to_numpy(zero_copy_only=False)]
-        if np.array_equal(rows, np.arange(len(raw))):  # as nearly all batches are
+        if np.array_equal(rows, np.arange(len(raw))):  # true for nearly all batches
             for at, count in _count_places(raw):
                 self._add(at, PartitionCounts(decoded=count, rows=count))
             return
@@ -79,13 +79,13 @@ class DecodeCounter:
             self._add(at, PartitionCounts(rows=count))
 
     def add_left_out(self, term: str, left_out: pa.RecordBatch, raw: pa.RecordBatch) -> None:
-        """Count ``DECODED`` rows that do not land, and why."""
+        """Count ``DECODED`` rows that do not land, under the *term* that says why."""
         if len(left_out):
             for at, count in _count_places(raw, left_out["message"].to_numpy()):
                 self._add(at, PartitionCounts(left_out={term: count}))
 
     def with_returned(self, read: Iterable[RangeRead]) -> dict[TopicPartition, PartitionCounts]:
-        """All counts, with the records that the consumer returned of each range."""
+        """Return all counts, with the number of records that the consumer returned."""
         returned = (
             {TopicPartition(one.asked.topic, one.asked.partition): PartitionCounts(one.count)}
             for one in read
@@ -110,7 +110,7 @@ def add_partitions(
 def _count_places(
     raw: pa.RecordBatch, numbers: npt.NDArray[np.int32] | None = None
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Count messages by partition: those of *numbers*, or all."""
+    """Count the messages with these *numbers* (default: all) by partition."""
     places = raw.select(["topic", "partition"])
     places = places if numbers is None else places.take(pa.array(numbers))
     for topic, partition, count in count_groups(*places.columns):
@@ -130,7 +130,7 @@ class _Topics:
 
     @property
     def unread(self) -> bool:
-        """Whether there are rows that cannot be read, of a table that is not known."""
+        """Return whether rows of an unknown table cannot be decoded."""
         return any(("", Op.ERROR) in own for own in self.landed.values())
 
     def add(self, other: "_Topics") -> None:
@@ -139,7 +139,7 @@ class _Topics:
         self.landed.update(other.landed)
 
     def compare(self, batch: int) -> tuple[dict[str, int], dict[str, int]]:
-        """What went in and came out; a partition that does not balance has a name of its own."""
+        """Return what went in and came out; a partition that does not balance gets its own name."""
         went_in, came_out = {MESSAGES: 0, ROWS: 0}, {MESSAGES: 0, ROWS: 0}
         for at in sorted({*self.partitions, *self.landed}):
             one = self.partitions.get(at, PartitionCounts())
@@ -152,7 +152,7 @@ class _Topics:
         return went_in, came_out
 
     def settle(self, batch: int, tables: Iterable[str]) -> Iterator[tuple[str, TopicCounts]]:
-        """Yield each of *tables* and all counts, with the terms of rows as they concern it."""
+        """Yield each of *tables* with all counts; the terms of rows are from the table's view."""
         went_in, came_out = self.compare(batch)
         by_table: dict[str, Counter[str]] = {}
         for (table, op), rows in (one for own in self.landed.values() for one in own.items()):
@@ -188,11 +188,11 @@ def compare_topics(
     batch: int,
     tables_of: Callable[[str], Iterable[str]],
 ) -> dict[str, TopicCounts]:
-    """Return table -> what its topics have brought in *batch*, and what became of it.
+    """Return table -> what its topics brought in *batch*, and what became of it.
 
-    A topic counts for each table that has rows in it. *tables_of* returns those that a topic may
-    carry: it counts for these, too, if it does not balance or has rows that cannot be read. Those
-    that may carry the same tables are added up once.
+    A topic counts for each table that has rows in it. *tables_of* returns the tables that a topic
+    may carry. If the topic does not balance or has rows that cannot be decoded, it counts for
+    these, too. Topics that may carry the same tables are added up once.
     """
     parts: list[tuple[Iterable[str], _Topics]] = []
     shared: dict[frozenset[str], _Topics] = {}

@@ -1,1 +1,1 @@
-"""One file a transport: offsets, topic ids and bounded reads."""
+"""Holds one file per transport: topic ids, offsets and bounded reads."""

@@ -1,7 +1,7 @@
-"""Files that a ledger names, as one topic of one partition: each row has its offset from there.
+"""Reads the files that a ledger lists, as one topic with one partition and an offset per row.
 
-A row is read from its file when it is landed.  A file that is no longer what was taken, or is gone,
-is one message instead of its rows. No row of it is read, and nothing waits for it.
+A row is read from its file when it lands. If the file was changed or deleted since it was taken,
+one error message lands instead of its rows. None of its rows is read, and landing does not wait.
 """
 
 import os
@@ -31,7 +31,7 @@ Record = tuple[int, bytes, bytes | None]  # offset, key and value
 
 @dataclass(eq=False)
 class FilesTransport:
-    """The topic ``PREFIX.files`` of ``source``, whose collector keeps the ledger."""
+    """Serves the topic ``PREFIX.files`` of ``source``; the source's collector keeps the ledger."""
 
     source: SourceSettings
     _ledger: Ledger = field(init=False, repr=False)
@@ -42,38 +42,42 @@ class FilesTransport:
 
     @property
     def topic(self) -> str:
-        """The one there is."""
+        """Return the name of the only topic."""
         return f"{self.source.prefix}.files"
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        """A ledger that was created again has another id."""
+        """Return the topic with the ledger's id; a ledger that was created again has another id."""
         return {self.topic: self._ledger.id} if re.fullmatch(pattern, self.topic) else {}
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """Where the ledger ends."""
+        """Return the end of the ledger."""
         return self._at(topics, self._ledger.count().end)
 
     def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """Nothing is ever taken from the ledger."""
+        """Return 0: the ledger never deletes an entry."""
         return self._at(topics, 0)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """A ledger has no leaders."""
+        """Return -1: a ledger has no leader epochs."""
         return dict.fromkeys(epochs, -1)
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:
-        """Who may read the ledger sees all."""
+        """Return nothing: a user who may read the ledger sees all of it."""
         return frozenset()
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
-        """Compare."""
+        """Return if the ledger still has the expected id.
+
+        Raises:
+            UnreachableError: the ledger was created again.
+        """
         if self.topic in expected and self._ledger.id != expected[self.topic]:
             raise UnreachableError(f"the ledger {self._ledger.path} was created again")
 
     def last_records(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, LastRecord]:
-        """The last row of the newest file that has one; absent where that cannot be read now."""
+        """Return the last row of the newest file that has rows; nothing if there is none."""
         at, entry = TopicPartition(self.topic, 0), self._ledger.last_rows()
         if at not in set(partitions) or entry is None:
             return {}
@@ -84,16 +88,16 @@ class FilesTransport:
         return {at: LastRecord(key, value, offset)}
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:
-        """Kept for ever."""
+        """Return the topic without settings: nothing in it expires."""
         return [TopicFacts(topic) for topic in self.topics(pattern)]
 
     def reader(self, ranges: Sequence[OffsetRange]) -> "FilesReader":
-        """With the entries that *ranges* need: a task asks no ledger."""
+        """Return a reader with the ledger entries of *ranges*, so that a task needs no ledger."""
         entries = [e for one in ranges for e in self._ledger.entries(one.first, one.until)]
         return FilesReader(self.source.collector.url, self.topic, tuple(entries))
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self._ledger.close()
 
     def _at(self, topics: Iterable[str], offset: int) -> dict[TopicPartition, PartitionEnd]:
@@ -105,7 +109,7 @@ class FilesTransport:
 
 @dataclass(frozen=True, slots=True)
 class FilesReader:
-    """Reads files below ``base`` that ``entries`` of the ledger tell of; needs nothing else."""
+    """Reads the files below ``base`` that ``entries`` of the ledger name; needs no ledger."""
 
     base: str
     topic: str
@@ -114,11 +118,15 @@ class FilesReader:
     def consume(
         self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
     ) -> "FilesRead":
-        """Nothing is opened before it is iterated."""
+        """Return the rows of *ranges*; a file is opened only while the result is iterated."""
         return FilesRead(self, tuple(ranges), bounds, tuple(columns))
 
     def records(self, first: int, until: int) -> Iterator[list[Record]]:
-        """Those of ``[first, until)``, in order."""
+        """Yield the records with offsets in ``[first, until)``, in order.
+
+        Raises:
+            UnreachableError: the ledger has no entry for an offset, or a file cannot be read now.
+        """
         reached = first
         for entry in self.entries:
             if entry.until <= reached or entry.first >= until:
@@ -153,7 +161,7 @@ class FilesReader:
 
 @dataclass(eq=False)
 class FilesRead:
-    """Ranges of the ledger's offsets, as batches of at most as many rows as *bounds* say."""
+    """The rows of ``ranges``, in batches no larger than *bounds*."""
 
     reader: FilesReader
     ranges: tuple[OffsetRange, ...]
@@ -163,11 +171,11 @@ class FilesRead:
 
     @property
     def read(self) -> tuple[RangeRead, ...]:
-        """All of each, once it is iterated."""
+        """Return what was read of each range; complete once iterated."""
         return tuple(self._read.get(one, RangeRead(one)) for one in self.ranges)
 
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
-        """Range by range."""
+        """Yield the batches, range by range."""
         schema = pa.schema([*RAW, *(pa.field(name, OPTIONAL[name]) for name in self.columns)])
         for one in self.ranges:
             count = 0
@@ -180,7 +188,7 @@ class FilesRead:
 
 
 def _bounded(records: list[Record], bounds: ReadBounds) -> Iterator[list[Record]]:
-    """Cut by rows and bytes; one that is larger comes alone."""
+    """Split by rows and bytes; a record larger than the limit is a batch of its own."""
     part, size = list[Record](), 0
     for one in records:
         long = len(one[1]) + len(one[2] or b"")
@@ -214,10 +222,10 @@ def _head(file: TakenFile, first: int) -> RowsHead:
 
 
 def _same(opened: IO[bytes], file: TakenFile, known: FileStamp) -> FileStamp:
-    """The stamp it has now: if that is not the *known* one, all of its bytes tell whether it is.
+    """Return the file's present stamp; compare all bytes if it differs from *known*.
 
     Raises:
-        ValueError: it is another file, or was changed.
+        ValueError: the file was changed or replaced.
     """
     now = FileStamp.of(os.fstat(opened.fileno()))
     if now != known and content.digest_of(opened) != file.digest:

@@ -80,9 +80,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Gathering:
-    """Records of *ranges*, in the order they came; ``size`` is the bytes of keys and values.
+    """Records of *ranges*, in the order of arrival; ``size`` is the bytes of keys and values.
 
-    ``columns`` are those of ``OPTIONAL`` that are kept, too.
+    ``columns`` names the columns of ``OPTIONAL`` that are kept, too.
     """
 
     ranges: Sequence[OffsetRange]
@@ -95,11 +95,11 @@ class Gathering:
     _numbers: list[Ints] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
-        """How many records wait."""
+        """Return the number of kept records."""
         return len(self._values)
 
     def add(self, messages: Sequence[Message], offsets: Ints, numbers: Ints) -> int:
-        """Keep *messages*; *numbers* say which of ``ranges`` each belongs to. How many bytes."""
+        """Keep *messages*, return their bytes; *numbers* are the indexes of their ``ranges``."""
         keys, values = [m.key() for m in messages], [m.value() for m in messages]
         size = sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))
         self._keys += keys
@@ -112,7 +112,7 @@ class Gathering:
         return size
 
     def emptied(self) -> pa.RecordBatch:
-        """All of them as one batch, at least one: ``RAW``, then ``columns``; none is kept."""
+        """Return all records (at least one) as a batch of ``RAW`` and ``columns``; keep none."""
         numbers = np.concatenate(self._numbers)
         topics = pa.array([one.topic for one in self.ranges], pa.string())
         partitions = np.array([one.partition for one in self.ranges], np.int32)
@@ -132,7 +132,7 @@ class Gathering:
 
 
 def _times(messages: Sequence[Message]) -> list[int | None]:
-    """Milliseconds to microseconds; kind 0 means that the record has no time."""
+    """Return microseconds; None where a record has no time (kind 0)."""
     return [at * 1_000 if kind else None for kind, at in (m.timestamp() for m in messages)]
 
 
@@ -147,38 +147,38 @@ _READ: Mapping[str, Callable[[Sequence[Message]], list[Any]]] = {
 }
 
 
-MOST = 500  # messages asked for at once: a list of more costs more each
-WAIT = timedelta(milliseconds=50)  # a range that ends in a hole has no record to wake up for
-HANDED = 8 * 2**20  # bytes asked for at once, by the mean of what has come
-REASONS = 3  # the newest that an error tells; a broker that is down is complained of for ever
+MOST = 500  # most messages requested at once: a longer list costs more per message
+WAIT = timedelta(milliseconds=50)  # if the last offsets of a range are absent, no record comes
+HANDED = 8 * 2**20  # bytes requested at once, by the mean record size so far
+REASONS = 3  # newest reasons in an error; librdkafka repeats that a broker is down without end
 OURS: Mapping[str, str | int | bool] = {
     "group.id": "sluice",  # obligatory; no group is ever joined
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",  # an offset that is gone is an error, never a jump
+    "auto.offset.reset": "error",  # an offset that no longer exists is an error, never a jump
     "isolation.level": "read_uncommitted",
     "enable.partition.eof": True,
-    "check.crcs": True,  # off by default, and a flipped byte lands
+    "check.crcs": True,  # off by default, and then a flipped byte lands
     "allow.auto.create.topics": False,
     "max.partition.fetch.bytes": 2**20,
     "fetch.max.bytes": 8 * 2**20,
     "queued.max.messages.kbytes": 8 * 2**10,
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 20,
-    "log_level": 2,  # what it would print comes through error_cb, too
+    "log_level": 2,  # error_cb gets what it would print, too
 }
 
 
 @dataclass(eq=False)
 class Consumption:
-    """The records of some ranges; iterate it once, then ask what was ``read``.
+    """The records of some ranges; iterate it once, then request what was ``read``.
 
-    Columns of a batch: `RAW`, then those of ``OPTIONAL`` that were asked for.  Offsets of a
-    partition rise; partitions come in any order, and mixed.
+    A batch has the columns of `RAW`, then the requested ones of ``OPTIONAL``. Offsets rise within a
+    partition; partitions come mixed, in any order.
 
     Raises (while iterated):
         UnreachableError: not all ranges could be read; the message names one, and the reason.
-        ConfigError: the client refuses a setting.
+        ConfigError: the client rejects a setting.
     """
 
     settings: Mapping[str, str] = field(repr=False)
@@ -189,11 +189,11 @@ class Consumption:
 
     @property
     def read(self) -> tuple[RangeRead, ...]:
-        """What was read of each range, in the order they were given; whole once iterated."""
+        """Return what was read of each range, in the given order; complete once iterated."""
         return tuple(cursor.result for cursor in self._cursors)
 
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
-        """Read them all, a new client for each assignment: a kept one hands over old errors."""
+        """Read all ranges, with a new client per assignment: a reused one returns old errors."""
         self._cursors = [Cursor(one, one.first) for one in self.ranges]
         kept = Gathering(self.ranges, self.columns)
         numbers = {id(cursor): number for number, cursor in enumerate(self._cursors)}
@@ -210,14 +210,14 @@ class Consumption:
 
 @dataclass(frozen=True, slots=True)
 class KafkaReader:
-    """``settings`` are librdkafka's."""
+    """Opens a `Consumption` with librdkafka's ``settings``, where a landing task runs."""
 
     settings: Mapping[str, str] = field(repr=False)
 
     def consume(
         self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
     ) -> Consumption:
-        """Every record in *ranges*; nothing is dialled before it is iterated."""
+        """Return every record in *ranges*; it connects only when the result is iterated."""
         return consume_ranges(self.settings, ranges, bounds=bounds, columns=columns)
 
 
@@ -228,10 +228,10 @@ def consume_ranges(
     bounds: ReadBounds | None = None,
     columns: Iterable[str] = (),
 ) -> Consumption:
-    """Every record in *ranges*; *settings* are librdkafka's, *columns* names some of `OPTIONAL`.
+    """Return every record in *ranges*; *settings* are librdkafka's, *columns* are of `OPTIONAL`.
 
     Raises:
-        ConfigError: a setting that is ours to decide, or that this client does not have.
+        ConfigError: a setting that only Sluice may set, or that this client does not have.
     """
     require_readable(settings)
     return Consumption(settings, tuple(ranges), bounds or ReadBounds(), tuple(columns))
@@ -241,7 +241,7 @@ def require_readable(settings: Mapping[str, str]) -> None:
     """Return if a task can read with these settings.
 
     Raises:
-        ConfigError: naming the setting.
+        ConfigError: names the setting that does not work.
     """
     mechanism = settings.get("sasl.mechanisms", settings.get("sasl.mechanism", ""))
     if mechanism.upper() == "GSSAPI":
@@ -254,7 +254,7 @@ def require_readable(settings: Mapping[str, str]) -> None:
 
 
 class _Assigned:
-    """One client that reads one assignment; it lives and dies in the process that uses it."""
+    """One client that reads one assignment, opened and closed in the process that uses it."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class _Assigned:
         numbers: Sequence[int],
         patience: timedelta,
     ) -> None:
-        """*numbers* are those of *group*'s ranges among all."""
+        """*numbers* are the indexes of the *group*'s ranges among all ranges."""
         self._left = {(c.range.topic, c.range.partition): c for c in group}
         self._cursors, self._numbers = list(group), np.array(numbers, np.int64)
         self._codes = {place: code for code, place in enumerate(self._left)}
@@ -289,14 +289,14 @@ class _Assigned:
 
     @property
     def open(self) -> bool:
-        """Whether any of its ranges is not read."""
+        """Return whether a range is not read to its end yet."""
         return bool(self._left)
 
     def take(self, gathering: Gathering) -> None:
-        """Add records that have come within `WAIT`; at most as many as are asked for at once.
+        """Add the records that arrive within `WAIT`, at most as many as are requested at once.
 
         Raises:
-            UnreachableError: a partition's error, or nothing has come for too long.
+            UnreachableError: a partition has an error, or nothing has arrived for too long.
         """
         with _translated():
             came = self._client.consume(self._asked(), WAIT.total_seconds())
@@ -307,7 +307,7 @@ class _Assigned:
         self._settle(moved=kept > 0)
 
     def _aim(self) -> None:
-        """Assign, then seek: only a seek has the leader's epoch compared with the log's."""
+        """Assign, then seek: only a seek compares the leader epoch with that of the log."""
         ranges = [cursor.range for cursor in self._cursors]
         self._client.assign([ConfluentPartition(r.topic, r.partition, r.first) for r in ranges])
         for one in ranges:
@@ -319,7 +319,10 @@ class _Assigned:
                 )
 
     def _asked(self) -> int:
-        """No more messages than are missing (it would wait for them), nor than fit in memory."""
+        """Return how many messages to request: no more than are missing, or than fit in memory.
+
+        The client would wait for messages that are not missing.
+        """
         missing = sum(c.range.until - c.next for c in self._left.values())
         mean = self._bytes // self._records if self._records else self._guess()
         return max(1, min(MOST, missing, HANDED // max(1, mean)))
@@ -343,10 +346,10 @@ class _Assigned:
             elif place[0]:
                 raise UnreachableError(f"{place[0]}:{place[1]}: {error.str()}")
             else:
-                self._hear(error)  # such as a missing right on the group, beside good records
+                self._hear(error)  # such as a missing right on the group
 
     def _keep(self, messages: Sequence[Message], gathering: Gathering) -> int:
-        """Keep those that lie in their ranges; how many."""
+        """Keep the messages that lie in their ranges, and return their number."""
         offsets = np.array([m.offset() for m in messages], np.int64)
         epochs = _leader_epochs(messages)
         codes = self._places(messages)
@@ -366,7 +369,7 @@ class _Assigned:
         return len(messages)
 
     def _places(self, messages: Sequence[Message]) -> npt.NDArray[np.int64]:
-        """Which cursor each message belongs to; a topic's name is a new text in each message."""
+        """Return the cursor index of each message; a topic name is a new string in each message."""
         if self._of_number is None:
             codes: Mapping[Any, int] = self._codes
             return np.array([codes[m.topic(), m.partition()] for m in messages], np.int64)
@@ -377,7 +380,7 @@ class _Assigned:
         return np.array([few[number] for number in numbers], np.int64)
 
     def _settle(self, *, moved: bool) -> None:
-        """Pause what is done, or it would be fetched on; count the time in which nothing came."""
+        """Pause finished partitions, else they are fetched; raise after a long silence."""
         done = [place for place, cursor in self._left.items() if cursor.done]
         for place in done:
             del self._left[place]
@@ -400,7 +403,7 @@ class _Assigned:
 
 
 def open_consumer(settings: Mapping[str, str], hear: Callable[[ConfluentError], None]) -> Consumer:
-    """Open a consumer; *hear* gets its errors.
+    """Open a consumer that passes its errors to *hear*.
 
     Raises:
         ConfigError: librdkafka rejects a setting.
@@ -420,7 +423,7 @@ def _translated() -> Iterator[None]:
 
 
 def _leader_epochs(messages: Sequence[Message]) -> npt.NDArray[np.int64]:
-    """Each record's; -1 from a broker before Kafka 2.1."""
+    """Return the leader epoch of each record; -1 from a broker before Kafka 2.1."""
     epochs = [m.leader_epoch() for m in messages]
     if None not in (few := set(epochs)) and len(few) == 1:
         return np.full(len(epochs), epochs[0], np.int64)
@@ -431,16 +434,16 @@ def _number(value: int | None) -> int:
     return -1 if value is None else value
 
 
-_NOBODY = -1  # as a replica's id: we are a consumer
+_NOBODY = -1  # replica id of a consumer
 
 
 def ends_of_epochs(
     admin: KafkaAdminClient, epochs: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Where the given leader epoch of each partition ends; -1 where no leader knows it.
+    """Return where the given leader epoch of each partition ends; -1 if no leader knows it.
 
     Raises:
-        KafkaError: a partition was not answered for.
+        KafkaError: the answer for a partition is an error.
     """
     found: dict[Partition, int] = admin._manager.run(_ask, admin, epochs)
     return found
@@ -483,9 +486,9 @@ def _answers(response: Any) -> dict[Partition, int]:
 
 @dataclass(eq=False)
 class KafkaTransport:
-    """A cluster's topics, ends and records; connects on first use, one call at a time.
+    """Topics, ends and records of a cluster; connects on first use, one call at a time.
 
-    *timeout* bounds each request, so a call that lists may take a few of it.
+    *timeout* limits each request, so a call that lists may take a small multiple of it.
     """
 
     bootstrap: str
@@ -497,26 +500,26 @@ class KafkaTransport:
 
     @property
     def cluster(self) -> Mapping[str, Any]:
-        """How kafka-python's clients reach it."""
+        """Return the connection arguments of kafka-python's clients."""
         return for_kafka_python(self.bootstrap, self.security)
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        """Topics whose whole name matches *pattern*, by name, with their ids (Kafka's base64)."""
+        """Return topics whose whole name matches *pattern*, with their ids (Kafka's base64)."""
         with self._session():
             found = _alive(self._lister().describe_topics())
         names = sorted(name for name in found if re.fullmatch(pattern, name))
         return {name: _id(found[name]) for name in names if not found[name]["is_internal"]}
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """Next offset of each partition; a topic that does not exist is absent."""
+        """Return the next offset of each partition; a topic that does not exist is absent."""
         return self._list(topics, OffsetSpec.LATEST)
 
     def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """First offset still kept of each partition; equal to its end when it holds nothing."""
+        """Return the first offset of each partition that still exists; the end if it is empty."""
         return self._list(topics, OffsetSpec.EARLIEST)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Where each leader epoch ends in the log there is now; -1 where no leader knows it."""
+        """Return where each leader epoch ends in the log now; -1 if no leader knows it."""
         if not epochs:
             return {}
         asked = {Partition(at.topic, at.partition): epoch for at, epoch in epochs.items()}
@@ -527,7 +530,7 @@ class KafkaTransport:
     def last_records(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, LastRecord]:
-        """Newest data record of each partition; one that holds none is absent."""
+        """Return the newest data record of each partition; absent if a partition has no record."""
         asked = {Partition(at.topic, at.partition): at for at in partitions}
         topics = {at.topic for at in asked}
         first, end = self.beginnings(topics), self.ends(topics)
@@ -539,15 +542,15 @@ class KafkaTransport:
         return {TopicPartition(*at): record for at, record in found.items()}
 
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
-        """Topics whose whole name matches *pattern*, with copies and settings."""
+        """Return topics whose whole name matches *pattern*, with replica counts and settings."""
         return topic_facts(self.cluster, pattern, self.timeout)
 
     def reader(self, ranges: Sequence[OffsetRange]) -> KafkaReader:
-        """The reader of landing tasks, for any ranges."""
+        """Return the reader of landing tasks; it reads any ranges."""
         return KafkaReader(for_librdkafka(self.bootstrap, self.security))
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of *topics* that we may not see: a listing leaves them out without a word."""
+        """Return those of *topics* that this user may not see; listings omit them silently."""
         if not (asked := sorted(set(topics))):
             return frozenset()
         with self._session():
@@ -565,14 +568,14 @@ class KafkaTransport:
             self._check_ids(expected)
 
     def close(self) -> None:
-        """Drop both connections; the next call opens new ones."""
+        """Close both connections; the next call opens new ones."""
         clients, self._admin, self._consumer = (self._admin, self._consumer), None, None
         for client in clients:
             if client is not None:
                 client.close()
 
     def __enter__(self) -> Self:
-        """Return itself: nothing is opened before it is needed."""
+        """Return itself; nothing is opened yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -610,8 +613,8 @@ class KafkaTransport:
                 **self._client_settings(),
                 group_id=None,
                 enable_auto_commit=False,
-                allow_auto_create_topics=False,  # or reading a deleted topic would bring it back
-                auto_offset_reset="none",  # an offset that is gone is an error, never a jump
+                allow_auto_create_topics=False,  # else a read would create a deleted topic
+                auto_offset_reset="none",  # a deleted offset is an error, never a jump
                 isolation_level="read_uncommitted",
                 fetch_max_wait_ms=20,  # a fetch that waits blocks the next call's first fetch
                 fetch_max_bytes=16 * 2**20,
@@ -647,7 +650,7 @@ TRANSPORT: type[Transport] = KafkaTransport
 
 
 def _alive(topics: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Topics by name; one that does not exist is left out, any other error is raised."""
+    """Return topics by name without those that do not exist; raise any other error."""
     found = {}
     for topic in topics:
         if topic["error_code"] == UnknownTopicOrPartitionError.errno:
@@ -667,7 +670,7 @@ def _partitions(topic: Mapping[str, Any]) -> list[int]:
 
 
 def _id(topic: Mapping[str, Any]) -> str:
-    """The topic's id as Kafka's own tools print it; empty before Kafka 2.8."""
+    """Return the topic's id as Kafka's own tools print it; empty before Kafka 2.8."""
     raw = uuid.UUID(str(topic["topic_id"] or uuid.UUID(int=0)))
     return base64.urlsafe_b64encode(raw.bytes).decode().rstrip("=") if raw.int else ""
 

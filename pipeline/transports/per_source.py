@@ -30,21 +30,21 @@ K = TypeVar("K", str, TopicPartition)
 
 @dataclass(frozen=True, slots=True)
 class OwnTopics:
-    """The topics whose whole name matches ``pattern``, and what carries them."""
+    """The topics whose whole name matches ``pattern``, and the transport that carries them."""
 
     pattern: str
     transport: Transport
 
     def holds(self, topic: str) -> bool:
-        """Whether *topic* is one of them."""
+        """Return whether the name of *topic* matches."""
         return re.fullmatch(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class TransportsBySource:
-    """Asks each transport for its own topics; ``own`` come before ``usual``, which has the rest.
+    """Asks each transport for its own topics: those of ``own`` first, then ``usual`` for the rest.
 
-    Without a ``usual`` one there are no other topics.
+    Without ``usual`` there are no other topics.
     """
 
     own: tuple[OwnTopics, ...]
@@ -89,14 +89,14 @@ class TransportsBySource:
         ]
 
     def reader(self, ranges: Sequence[OffsetRange]) -> "ReadersBySource":
-        """The readers of those that hold *ranges*."""
+        """Combine the readers of the transports that hold *ranges*."""
         shares = self._shares(ranges, lambda one: one.topic)
         return ReadersBySource(
             tuple((frozenset(r.topic for r in its), one.reader(its)) for one, its in shares)
         )
 
     def close(self) -> None:
-        """All of them."""
+        """Close all transports."""
         for one in self._all:
             one.close()
 
@@ -106,13 +106,13 @@ class TransportsBySource:
         return (*(one.transport for one in self.own), *usual)
 
     def _of(self, topic: str) -> int:
-        """Which of all it is that holds *topic*."""
+        """Return the index of the transport that holds *topic*."""
         return next((n for n, one in enumerate(self.own) if one.holds(topic)), len(self.own))
 
     def _shares(
         self, asked: Iterable[T], topic: Callable[[T], str] = str
     ) -> list[tuple[Transport, list[T]]]:
-        """Split *asked* by reader; readers without a part are absent."""
+        """Split *asked* by transport; transports without a part are absent."""
         every, found = self._all, dict[int, list[T]]()
         for one in asked:
             found.setdefault(self._of(topic(one)), []).append(one)
@@ -134,14 +134,14 @@ def _topic(at: TopicPartition) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadersBySource:
-    """Each with the topics that it reads."""
+    """Combines readers; ``parts`` holds each with the topics that it reads."""
 
     parts: tuple[tuple[frozenset[str], RecordReader], ...]
 
     def consume(
         self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
     ) -> "ReadBySource":
-        """One after the other."""
+        """Read with one reader after the other."""
         streams = []
         for topics, reader in self.parts:
             own = [one for one in ranges if one.topic in topics]
@@ -151,7 +151,7 @@ class ReadersBySource:
 
 @dataclass(eq=False, slots=True)
 class ReadBySource:
-    """What several readers read, in the order that was asked for."""
+    """What several readers read, in the requested order."""
 
     ranges: tuple[OffsetRange, ...]
     streams: tuple[RecordStream, ...]
@@ -162,6 +162,6 @@ class ReadBySource:
         return tuple(by_range[one] for one in self.ranges)
 
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
-        """All of the first, then all of the next."""
+        """Yield all batches of the first reader, then of the next."""
         for stream in self.streams:
             yield from stream

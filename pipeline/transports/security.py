@@ -31,7 +31,7 @@ _FILES = ("ca", "certificate", "key", "key_password")
 
 
 def for_librdkafka(bootstrap: str, security: KafkaSecurity) -> Mapping[str, str]:
-    """Settings of confluent-kafka's clients for the cluster at *bootstrap*."""
+    """Return the settings of confluent-kafka's clients for the cluster at *bootstrap*."""
     settings = _map_settings(security, _LIBRDKAFKA)
     return {
         "bootstrap.servers": bootstrap,
@@ -41,7 +41,7 @@ def for_librdkafka(bootstrap: str, security: KafkaSecurity) -> Mapping[str, str]
 
 
 def for_kafka_python(bootstrap: str, security: KafkaSecurity) -> Mapping[str, Any]:
-    """The same as arguments of kafka-python's clients."""
+    """Return the connection arguments of kafka-python's clients."""
     return {
         "bootstrap_servers": bootstrap.split(","),
         "security_protocol": security.protocol,
@@ -50,7 +50,7 @@ def for_kafka_python(bootstrap: str, security: KafkaSecurity) -> Mapping[str, An
 
 
 def find_security_faults(security: KafkaSecurity) -> Iterator[tuple[str, str]]:
-    """Each setting that is missing or does nothing, and what to do about it."""
+    """Yield each setting that is missing or has no effect, and how to fix it."""
     if security.protocol.startswith("SASL_"):
         for name in _LOGIN:
             if not getattr(security, name):

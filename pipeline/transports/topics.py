@@ -1,17 +1,17 @@
 """Checks topic settings that drop changes, reads last records, and names the topics of tables.
 
-`hazards` finds the settings for which the running service withholds READY. `checks.doctor`
-judges all settings. Both use the demands defined here. A short retention is no hazard: what it
-deletes is found as a gap, by offsets.
+`find_topic_hazards` finds the settings for which the running service withholds READY.
+`checks.doctor` judges all settings. Both use the demands defined here. A short retention is no
+hazard: what it deletes is found as a gap, by offsets.
 
-A span is a pair `(first, until)` and excludes `until`. One consumer reads spans, for few
-records. Offsets may be absent inside a span, even at its end, because of compaction and
-transaction markers. A span is read once the consumer's position has reached `until`.
+A span is a pair `(first, until)` and excludes `until`. One consumer reads spans, for few records.
+Offsets may be absent inside a span, even at its end, because of compaction and transaction markers.
+A span is read once the consumer's position has reached `until`.
 
 `end_keys` finds the row key that is last in each partition of a table's topics. Cannot detect:
 changes that the collector never sent, because only what arrived in a topic is visible.
 
-`spelled` writes the name of a shard as collectors do in a topic name. Two shards may get the
+`spell_topic` writes the name of a shard as collectors do in a topic name. Two shards may get the
 same spelling, and then share a topic.
 """
 
@@ -46,14 +46,14 @@ from pipeline.readings import LogKey
 from pipeline.standards.table_standards import NO_STANDARDS, Standards, standardise_batch
 
 MOST = 256 * 2**20  # bytes of keys and values in one read
-POLL = timedelta(milliseconds=20)  # a span that ends in a hole has no record to wake up for
+POLL = timedelta(milliseconds=20)  # if the last offsets of a span are absent, no record comes
 WIDEST_STEP = 65_536
 
 Spans = Mapping[tuple[str, int], tuple[int, int]]  # topic and partition: first, until
 
 
 class Record(Protocol):
-    """One message as a client hands it over; a tombstone has no value."""
+    """One message as a client returns it; a tombstone has no value."""
 
     topic: str
     partition: int
@@ -65,35 +65,35 @@ class Record(Protocol):
 
 
 class Consumer(Protocol):
-    """What is asked of a client that reads; ``Any`` is the client's own word for a partition."""
+    """The used methods of a reading client; ``Any`` is its own type of a partition."""
 
     def assign(self, partitions: Sequence[Any]) -> None:
-        """Read these from now on, and no others."""
+        """Read these partitions from now on, and no others."""
         ...
 
     def seek(self, partition: Any, offset: int) -> None:
-        """Go on at *offset*."""
+        """Continue at *offset*."""
         ...
 
     def poll(self, timeout_ms: int) -> Mapping[Any, Sequence[Record]]:
-        """Records at the positions, which move past them."""
+        """Return the records at the positions, and move the positions past them."""
         ...
 
     def position(self, partition: Any) -> int:
-        """Offset that is read next; it moves past holes, too."""
+        """Return the offset that is read next; it moves past absent offsets, too."""
         ...
 
     def pause(self, *partitions: Any) -> None:
-        """Fetch no more of these."""
+        """Stop fetching these partitions."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The newest data record of a partition with a value, or without one where none has any.
+    """The newest data record of a partition: the newest with a value, else the newest without.
 
-    ``timestamp`` in milliseconds; -1 where none was written.  Neither it nor the headers tell one
-    record from another.
+    ``timestamp`` is in milliseconds, -1 if the record has none. Equality ignores ``timestamp`` and
+    ``headers``.
     """
 
     key: bytes | None
@@ -106,10 +106,10 @@ class LastRecord:
 def read_spans(
     consumer: Consumer, spans: Mapping[Any, tuple[int, int]], within: timedelta
 ) -> list[Record]:
-    """Every record in *spans*, ascending within a partition; empty spans cost nothing.
+    """Return every record in *spans*, ascending within a partition; empty spans cost nothing.
 
     Raises:
-        UnreachableError: if they were not read to their ends *within* that time, or hold too much.
+        UnreachableError: an end was not reached *within* that time, or records are too large.
     """
     deadline = time.monotonic() + within.total_seconds()
     left = {at: span for at, span in spans.items() if span[0] < span[1]}
@@ -130,7 +130,7 @@ def read_spans(
         done = [at for at, (_, until) in left.items() if consumer.position(at) >= until]
         consumer.pause(*done)
         left = {at: span for at, span in left.items() if at not in done}
-    consumer.assign([])  # or it would go on fetching what nobody has asked for
+    consumer.assign([])  # else it would continue to fetch them
     return kept
 
 
@@ -138,10 +138,11 @@ def read_last_records(
     read: Callable[[Spans], Iterable[Record]],
     spans: Spans,
 ) -> dict[tuple[str, int], LastRecord]:
-    """Last record in each span by topic and partition, found in growing steps from the end.
+    """Return the last record in each span by topic and partition.
 
-    A step starts at one offset: in most logs the record before the end is the answer.  A tombstone
-    follows its delete and does not tell whose it is, so one with a value goes before it.
+    The search takes growing steps from the end. The first step reads one offset: in most logs the
+    record before the end is the answer. A record with a value goes before a tombstone, which
+    follows its delete and names no table.
     """
     found: dict[tuple[str, int], LastRecord] = {}
     first = {at: low for at, (low, _) in spans.items()}
@@ -172,20 +173,20 @@ def _aim(consumer: Consumer, spans: Mapping[Any, tuple[int, int]]) -> None:
 
 
 class Ends(Protocol):
-    """The part of a transport that is needed here."""
+    """The methods of a transport that are needed here."""
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        """Topics whose whole name matches, with their ids."""
+        """Return topics whose whole name matches, with their ids."""
         ...
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """Next offset of each partition."""
+        """Return the next offset of each partition."""
         ...
 
     def last_records(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, LastRecord]:
-        """Newest data record of each partition that holds one."""
+        """Return the newest data record of each partition that has one."""
         ...
 
 
@@ -193,7 +194,7 @@ class Ends(Protocol):
 class KeyedTopics:
     """Where a source's rows arrive: its name, the pattern of their topics, and their format.
 
-    ``registry`` has the schemas that the format needs; keys are as ``standards`` write them.
+    ``registry`` has the schemas that the format needs. Keys are written as ``standards`` define.
     """
 
     source: str
@@ -204,10 +205,10 @@ class KeyedTopics:
 
 
 def end_keys(table: Table, origins: Sequence[KeyedTopics], transport: Ends) -> tuple[LogKey, ...]:
-    """Key of the last message of each partition that holds one of *table*'s rows, by partition.
+    """Return, per partition, the key of the last message if that is a row of *table*.
 
-    A topic may hold other tables' rows too, so a partition that ends in one of those is absent;
-    so is one whose last message cannot be decoded, which is landed as quarantined.
+    A topic may hold rows of other tables, too. A partition that ends in such a row is absent. So is
+    one whose last message cannot be decoded; that message lands in quarantine.
     """
     found: list[LogKey] = []
     for origin in origins:
@@ -219,7 +220,7 @@ def end_keys(table: Table, origins: Sequence[KeyedTopics], transport: Ends) -> t
 
 
 def own_topics(table: Table, origin: KeyedTopics, names: Iterable[str]) -> list[str]:
-    """Topics named for the table's shards; all of them, unless every shard has one of its own."""
+    """Return the topics named after the table's shards; all, unless each shard has its own."""
     shards = [shard.name for shard in table.shards if shard.source == origin.source]
     own = {shard: [name for name in names if name.endswith(f".{shard}")] for shard in shards}
     return [name for some in own.values() for name in some] if all(own.values()) else list(names)
@@ -228,7 +229,7 @@ def own_topics(table: Table, origin: KeyedTopics, names: Iterable[str]) -> list[
 def _key(
     table: Table, origin: KeyedTopics, at: TopicPartition, record: LastRecord
 ) -> LogKey | None:
-    """Key of the last change in a message; None if it holds none of *table*."""
+    """Return the key of the last change in a message; None if it is no row of *table*."""
     changes = decode_changes(table, origin, _batch(origin.format, at, record)).to_pylist()
     message = changes[-1] if changes else {"error": "nothing"}
     if message["error"] is not None:
@@ -238,7 +239,7 @@ def _key(
 
 
 def decode_changes(table: Table, origin: KeyedTopics, raw: pa.RecordBatch) -> pa.RecordBatch:
-    """Decode messages, and write the changes of *table* among them as its standards do."""
+    """Decode messages, and apply the standards of *table* to its changes."""
     decoded = decode_with_registry(origin.format, origin.registry, raw)
     own = {shard.name for shard in table.shards if shard.source == origin.source}
     whose = [table.name if name in own else None for name in decoded["shard"].to_pylist()]
@@ -248,7 +249,7 @@ def decode_changes(table: Table, origin: KeyedTopics, raw: pa.RecordBatch) -> pa
 def find_log_key(
     table: Table, source: str, relation: str | None, key_values: str | None
 ) -> tuple[Shard, str] | None:
-    """Shard and key of a decoded change as the change log has them; None if not of *table*."""
+    """Return shard and key of a decoded change as in the change log; None if not of *table*."""
     if relation is None or key_values is None:
         return None
     shard = Shard(source, relation)
@@ -260,7 +261,7 @@ def find_log_key(
 
 
 def _batch(format_: Format, at: TopicPartition, record: LastRecord) -> pa.RecordBatch:
-    """The record as the format is given it when it lands."""
+    """Return the record as the format receives it when it lands."""
     values = {
         "key": record.key,
         "value": record.value,
@@ -291,19 +292,19 @@ UNCLEAN = Demand(
     effect=Effect.DROPS,
 )
 DEMANDS = (COMPACTED, UNCLEAN)
-WHERE = "Kafka"  # all hazards of topics say so
+WHERE = "Kafka"  # ``where`` of all findings about topics
 REMEDY = "kafka-configs --alter --topic {topic} --add-config {{name}}={{value}}"
 OF_BROKERS = "kafka-configs --alter --entity-type brokers --entity-default --add-config {entry}"
-BROKERS_SAY = {COMPACTED.name: "log.cleanup.policy"}  # where they call it otherwise
-OWN = "DYNAMIC_TOPIC_CONFIG"  # where a setting comes from that is the topic's own
+BROKERS_SAY = {COMPACTED.name: "log.cleanup.policy"}  # other names of a setting on brokers
+OWN = "DYNAMIC_TOPIC_CONFIG"  # ``config_source`` of a setting that was set for the topic
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic: how many copies each partition has, and its settings, the broker's included.
+    """A topic with its replica count (``copies``) and its settings, including the broker's.
 
-    ``inherited`` names the settings that are the broker's.  Kafka refuses to describe a topic that
-    is not `told`: its settings are unknown.
+    ``inherited`` names the settings that come from the broker. ``is_described`` is False if Kafka
+    refused to describe the topic; then its settings are unknown.
     """
 
     name: str
@@ -313,19 +314,20 @@ class TopicFacts:
     is_described: bool = True
 
     def meets(self, demand: Demand) -> bool:
-        """Whether its setting is known, and will do."""
+        """Return whether the setting is known and meets *demand*."""
         return self.is_described and demand.met(self.settings.get(demand.name, str(demand.default)))
 
 
 def find_topic_hazards(
     topics: Iterable[TopicFacts], prefix: str, others: frozenset[str], *, routed: bool
 ) -> Iterator[Finding]:
-    """What in the settings of a source's *topics* drops changes, each of the topic's own table.
+    """Yield the settings of a source's *topics* that drop changes, with the tables they concern.
 
-    A default of the brokers is one finding, with one alternative of ``shards`` for
-    each topic; what else a finding says does not depend on which other topics there are.  The topic
-    of statements is called *prefix*, and concerns all tables; where rows are *routed*, each does.
-    *others* hold no row of a table.  Topics without settings are left out, see `untold_parts`.
+    A default of the brokers is one finding, with one alternative of ``shards`` for each topic. The
+    rest of a finding does not depend on which other topics exist. The topic of statements is called
+    *prefix*, and concerns all tables. If rows are *routed*, each topic concerns all tables. Topics
+    named in *others* hold no row of a table. Topics without settings are left out, see
+    `undescribed_parts`.
     """
     own = [topic for topic in topics if topic.is_described and topic.name not in others]
     inherited = defaultdict[str, dict[str, Finding]](dict)
@@ -358,7 +360,7 @@ def undescribed_parts(
 ) -> frozenset[str]:
     """Return the alternatives of *hazard*'s ``shards`` that are of topics named in *undescribed*.
 
-    *hazard* is one that ``hazards`` made, now or earlier; of others there are none.
+    The result is empty for hazards that `find_topic_hazards` did not make, now or earlier.
     """
     if hazard.where != WHERE or not undescribed:
         return frozenset()
@@ -370,7 +372,7 @@ def undescribed_parts(
 
 
 def undescribed_text(names: Iterable[str]) -> str:
-    """Say that the settings of the topics *names* are unknown: the first three by name."""
+    """Return the text of unknown settings of the topics *names*; it lists the first three."""
     first = sorted(names)
     more = f" and {len(first) - 3} more" if len(first) > 3 else ""
     return f"settings of {', '.join(first[:3])}{more} are unknown; grant DescribeConfigs"
@@ -380,14 +382,14 @@ def require_described(topics: Iterable[TopicFacts]) -> None:
     """Return if the settings of all *topics* are known.
 
     Raises:
-        UnreachableError: names those that are not.
+        UnreachableError: names the topics whose settings are unknown.
     """
     if names := [topic.name for topic in topics if not topic.is_described]:
         raise UnreachableError(undescribed_text(names))
 
 
 def _concerned(topics: Collection[str], prefix: str, *, routed: bool) -> str:
-    """Tables whose rows are sent into *topics*, as a finding says it."""
+    """Return the tables whose rows are sent into *topics*, in the form of ``Finding.shards``."""
     if routed:
         return ""
     own = {EVERY if name == prefix else _shards(name.removeprefix(f"{prefix}.")) for name in topics}
@@ -395,7 +397,7 @@ def _concerned(topics: Collection[str], prefix: str, *, routed: bool) -> str:
 
 
 def _shards(name: str) -> str:
-    """Names of tables that are spelled *name* in a topic, with quotes where they need some."""
+    """Return a pattern of tables that are spelled *name* in a topic; quotes are optional."""
     parts = (re.escape(part).replace("_", r"[^A-Za-z0-9.-]") for part in name.split("."))
     return '"?' + r'"?\."?'.join(parts) + '"?'
 
@@ -405,11 +407,11 @@ def topic_facts(
 ) -> tuple[TopicFacts, ...]:
     """Describe the topics whose whole name matches *pattern*, sorted; empty if there are none.
 
-    *cluster* are kafka-python's arguments for it.  A topic that Kafka does not describe is not
-    `told`: the user has no right to ``DescribeConfigs`` on it.
+    *cluster* are kafka-python's connection arguments. A topic has ``is_described`` False if the
+    user may not ``DescribeConfigs`` on it.
 
     Raises:
-        UnreachableError: if Kafka does not answer.
+        UnreachableError: Kafka does not answer.
     """
     wait = max(1, timeout // timedelta(milliseconds=1))
     try:
@@ -436,7 +438,7 @@ def describe_topics(admin: KafkaAdminClient, pattern: str) -> tuple[TopicFacts, 
     undescribed = {name for name in topics if not found.get(name)}
     # the client drops the error of a topic; a topic that is described has dozens of settings
     if undescribed:
-        undescribed &= _listed(admin, pattern).keys()  # others were deleted meanwhile
+        undescribed &= _listed(admin, pattern).keys()  # without topics that were deleted meanwhile
     return tuple(
         _facts(name, topics[name], found[name])
         if found.get(name)
@@ -459,7 +461,7 @@ def _undescribed_topic(name: str, topic: Mapping[str, Any]) -> TopicFacts:
 
 
 def _facts(name: str, topic: Mapping[str, Any], entries: Mapping[str, Any]) -> TopicFacts:
-    """A topic that is being made has no partitions yet; a setting without a value says nothing."""
+    """Make `TopicFacts`; a topic in creation has no partitions yet, a null setting is omitted."""
     with_value = {key: entry for key, entry in entries.items() if entry["value"] is not None}
     return TopicFacts(
         name,
@@ -470,10 +472,10 @@ def _facts(name: str, topic: Mapping[str, Any], entries: Mapping[str, Any]) -> T
 
 
 def spell_topic(shard: str) -> str:
-    """*shard* (``database.table``, or one name alone) as collectors write it in a topic's name.
+    """Return *shard* (``database.table``, or one name alone) as collectors spell it in topics.
 
-    They put ``_`` for what a topic's name may not hold.  The names themselves count, without the
-    quotes that ours have where a name holds a dot.
+    Collectors write ``_`` for characters that a topic name may not hold. The spelling omits the
+    quotes that Sluice's names have around a name with a dot.
 
     Two shards may be spelled alike, and then share a topic.
     """
@@ -483,6 +485,6 @@ def spell_topic(shard: str) -> str:
 
 
 def topic_endings(topic: str) -> Iterator[str]:
-    """What may be the shard in a topic's name: all that follows one of its dots."""
+    """Return the candidates for the shard in a topic name: the text after each of its dots."""
     parts = topic.split(".")
     return (".".join(parts[start:]) for start in range(1, len(parts)))

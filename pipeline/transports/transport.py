@@ -20,15 +20,15 @@ import pyarrow as pa
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.transports.topics import LastRecord, TopicFacts
 
-USUAL = 2**10  # bytes of a record, as long as nobody knows better
+USUAL = 2**10  # assumed bytes of a record if its size is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """Offsets ``[first, until)`` of one partition.
 
-    ``leader_epoch`` is that of the last record read before ``first``; -1 if unknown.
-    ``size`` is about how many bytes its records have uncompressed; 0 if unknown.
+    ``leader_epoch`` is that of the last record read before ``first``; -1 if unknown. ``size`` is
+    the approximate uncompressed size of its records in bytes; 0 if unknown.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class OffsetRange:
 
     @property
     def expected(self) -> int:
-        """Bytes to count with."""
+        """Return the expected bytes."""
         return self.size or (self.until - self.first) * USUAL
 
     def __str__(self) -> str:
@@ -50,12 +50,13 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeRead:
-    """What was read of a range: ``first`` and ``last`` offset, None where it held no record.
+    """What was read of a range: ``first`` and ``last`` offset, None if it held no record.
 
-    ``count`` is how many records the client returned; the ledger compares it with what landed.
+    ``count`` is how many records the client returned; `pipeline.landing.topic_counts` compares it
+    with what landed.
 
-    ``leader_epochs`` holds each epoch that differs from the record's before it, in log order; they
-    rise in any true log.
+    ``leader_epochs`` holds, in log order, each epoch that differs from that of the record before.
+    They rise in any true log.
     """
 
     asked: OffsetRange
@@ -67,10 +68,10 @@ class RangeRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadBounds:
-    """How much is held at once, and how long nothing may come.
+    """How much is held in memory at once, and how long a silence is accepted.
 
-    A batch ends at ``rows`` or ``size`` bytes.  Ranges are assigned together up to ``assigned``
-    bytes uncompressed: one fetch may unpack all of what is assigned, with any other settings.
+    A batch ends at ``rows`` or ``size`` bytes. Ranges are assigned together up to ``assigned``
+    uncompressed bytes. One fetch may unpack all that is assigned, whatever the other settings are.
     """
 
     rows: int = 10_000
@@ -81,7 +82,7 @@ class ReadBounds:
 
 @dataclass(slots=True)
 class Cursor:
-    """How far one range has been read; ``end`` is where its partition was last seen to end."""
+    """How far a range has been read; ``end`` is the last seen end of its partition."""
 
     range: OffsetRange
     next: int
@@ -93,12 +94,12 @@ class Cursor:
 
     @property
     def result(self) -> RangeRead:
-        """What was read so far."""
+        """Return what was read so far."""
         last = self.next - 1 if self.count else None
         return RangeRead(self.range, self.first, last, self.count, tuple(self.epochs))
 
     def advance(self, offsets: npt.NDArray[np.int64], epochs: npt.NDArray[np.int64]) -> int:
-        """Take a run of rising offsets (not empty); how many of them lie in the range."""
+        """Note a run of rising offsets (not empty); return how many of them lie in the range."""
         kept = int(np.searchsorted(offsets, self.range.until))
         self.done = self.done or int(offsets[-1]) >= self.range.until - 1
         if kept:
@@ -112,15 +113,15 @@ class Cursor:
         return kept
 
     def reach(self, end: int) -> None:
-        """Learn where the partition ends now: an answer only from ``until`` on."""
+        """Note the partition's end; the range is read only if *end* is at ``until`` or later."""
         self.end = end
         self.done = self.done or end >= self.range.until
 
 
 def split_ranges(cursors: Sequence[Cursor], most: int) -> Iterator[list[Cursor]]:
-    """Cut the ranges that may hold anything into groups of *most* bytes, or of one range.
+    """Yield groups of the ranges that are not empty, of at most *most* bytes or of one range.
 
-    A partition stands once in a group, so that nothing of one range is taken for another's.
+    A partition occurs once in a group, so that records of one range are not taken for another's.
     """
     group: list[Cursor] = []
     size, places = 0, set[tuple[str, int]]()
@@ -140,52 +141,53 @@ def split_ranges(cursors: Sequence[Cursor], most: int) -> Iterator[list[Cursor]]
 
 
 class RecordStream(Protocol):
-    """The records of some ranges of offsets; iterate it once, then ask what was ``read``."""
+    """The records of some ranges of offsets; iterate it once, then request what was ``read``."""
 
     @property
     def read(self) -> tuple[RangeRead, ...]:
-        """What was read of each range, in the order they were given; whole once iterated."""
+        """Return what was read of each range, in the given order; complete once iterated."""
         ...
 
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
-        """Batches of `RAW`, then of the columns asked for; offsets of a partition rise."""
+        """Yield batches of `RAW`, then of the requested columns; offsets of a partition rise."""
         ...
 
 
 class RecordReader(Protocol):
-    """Reads where a landing task runs; sent there pickled, without a client."""
+    """Reads records where a landing task runs; it is sent there pickled, without a client."""
 
     def consume(
         self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
     ) -> RecordStream:
-        """Every record in *ranges* and no other; *columns* names some of `OPTIONAL`.
+        """Return every record in *ranges* and no other; *columns* names some of `OPTIONAL`.
 
-        A range that cannot be read to its end is an UnreachableError while it is iterated.
+        Raises (while iterated):
+            UnreachableError: a range cannot be read to its end.
         """
         ...
 
 
 class Transport(Protocol):
-    """The topics below all sources' prefixes; its settings are the fields of the class."""
+    """The topics of all sources; the fields of the class are its settings."""
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        """Topics whose whole name matches, with their ids; a recreated topic has another."""
+        """Return topics whose whole name matches, with ids; a recreated topic has another id."""
         ...
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """Next offset of each partition; a topic that does not exist is absent."""
+        """Return the next offset of each partition; a topic that does not exist is absent."""
         ...
 
     def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """First offset still kept of each partition; equal to its end when it holds nothing."""
+        """Return the first offset of each partition that still exists; the end if it is empty."""
         ...
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Where each of these leader epochs ends in the log there is now; -1 if unknown."""
+        """Return where each of these leader epochs ends in the log now; -1 if unknown."""
         ...
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of *topics* that we may not see, whether they are there or not."""
+        """Return those of *topics* that this user may not see, whether they exist or not."""
         ...
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
@@ -195,17 +197,17 @@ class Transport(Protocol):
     def last_records(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, LastRecord]:
-        """Newest data record of each partition, rather no tombstone; absent without one."""
+        """Return the newest data record of each partition; a tombstone only if it has no other."""
         ...
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:
-        """Topics whose whole name matches, with copies and settings in Kafka's words."""
+        """Return topics whose whole name matches, with replica counts and Kafka's settings."""
         ...
 
     def reader(self, ranges: Sequence[OffsetRange]) -> RecordReader:
-        """What landing tasks read *ranges* with, which may be none yet."""
+        """Return what landing tasks read *ranges* with; *ranges* may be empty."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         ...

@@ -1,8 +1,8 @@
 """Finds records of some keys in the topics of a table that have not landed yet.
 
-It reads from where landing stands to the end of each partition, but only the last records of a
-long backlog; `WaitingRecords.skipped` counts those that were not looked at. Records that cannot be
-decoded are counted, too: they will land in quarantine.
+It reads from the landed offset to the end of each partition, but only the last records of a long
+backlog. `WaitingRecords.skipped` counts the others. Records that cannot be decoded are counted,
+too: they will land in quarantine.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,16 +17,16 @@ from pipeline.transports.topics import KeyedTopics, decode_changes, find_log_key
 from pipeline.transports.transport import OffsetRange, ReadBounds, Transport
 
 MOST_RECORDS = 5_000
-"""Of one partition: some megabytes."""
+"""Most records read per partition: some megabytes."""
 BOUNDS = ReadBounds(patience=timedelta(seconds=3))
 ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ})
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRecord:
-    """A change of a key in a topic; ``key`` as the change log will have it.
+    """A change of a key in a topic; ``key`` as the change log will store it.
 
-    ``sent`` is the time of the source's clock, None without one.
+    ``sent`` is the change's time by the source's clock; None without one.
     """
 
     shard: Shard
@@ -43,10 +43,10 @@ class WaitingRecord:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRecords:
-    """Those of the asked keys, in the order of their partitions.
+    """Waiting records of the requested keys, in the order of their partitions.
 
     ``read`` counts all records that were looked at, ``unreadable`` those that cannot be decoded,
-    ``skipped`` offsets before them that were not looked at.
+    ``skipped`` the offsets before them that were not looked at.
     """
 
     found: tuple[WaitingRecord, ...] = ()
@@ -55,7 +55,7 @@ class WaitingRecords:
     skipped: int = 0
 
     def __add__(self, other: "WaitingRecords") -> "WaitingRecords":
-        """Of both together."""
+        """Add up both."""
         return WaitingRecords(
             self.found + other.found,
             self.read + other.read,
@@ -71,7 +71,7 @@ def find_waiting(
     landed: Mapping[TopicPartition, PartitionEnd],
     keys: Collection[str],
 ) -> WaitingRecords:
-    """Records of *keys*, as the change log has them, at or after the offsets that *landed*.
+    """Find records of *keys* (spelled as in the change log) at or after the *landed* offsets.
 
     Raises:
         UnreachableError: the topics do not answer.
