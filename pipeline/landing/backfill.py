@@ -31,15 +31,16 @@ NOTHING = BatchStats()
 MOST = 64 * 2**20  # bytes of files that one batch rewrites, while all landing waits
 STATEMENT = 200  # characters of a statement that are kept
 Sends = Callable[[Shard, Order], bool | None]
-"""Whether the collector has sent all of a shard above an order; None: unknown."""
+"""Returns whether the collector has sent all changes of a shard above an order; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfilledRows:
-    """Rows of one stretch of a backfill: above ``after`` up to ``read``; ``file`` has no batch.
+    """Rows of one stretch of a backfill, above ``after`` up to ``read``; ``file`` has no batch yet.
 
-    ``ended`` if they are the last of the stretch. Without a row there is no ``file``. ``columns``
-    as of a `Backfill`. The table description is set if the log has not described the same.
+    ``ended`` is True if they are the last of the stretch. Without a row there is no ``file``.
+    ``columns`` as in `Backfill`. ``description`` is set if the log has not described the same
+    columns.
     """
 
     shard: Shard
@@ -70,7 +71,7 @@ class BackfillNews:
 
     @property
     def any(self) -> bool:
-        """Whether there is something."""
+        """Return whether it holds anything."""
         return bool(self.begun or self.rows or self.closing or self.cancelled)
 
 
@@ -78,7 +79,7 @@ class BackfillNews:
 class BackfillStep:
     """Backfills after a batch, the rows that it takes, and the bases that it completes.
 
-    ``told`` are the rows that describe columns: these hold from the order of the backfill on.
+    ``described`` are the rows that describe columns, from the order of the backfill on.
     """
 
     backfills: Mapping[Shard, Backfill] = field(default_factory=dict)
@@ -88,11 +89,11 @@ class BackfillStep:
 
     @property
     def files(self) -> tuple[WrittenFile, ...]:
-        """Those of the rows that are taken, of no batch yet."""
+        """Return the files of the rows that are taken; they have no batch yet."""
         return tuple(one.file for one in self.taken if one.file is not None)
 
     def counted(self, facts: BatchStats) -> BatchStats:
-        """*facts* with the rows that are taken."""
+        """Return *facts* with the rows that are taken."""
         if not self.taken:
             return facts
         tables, shards = dict(facts.tables), dict(facts.shards)
@@ -104,9 +105,9 @@ class BackfillStep:
 
 
 def is_due(checkpoint: Checkpoint, news: BackfillNews, tried: Set[Shard] = frozenset()) -> bool:
-    """Whether a batch is worth its while for what there is to do for backfills.
+    """Return whether backfills alone make a batch worthwhile.
 
-    *tried* are those that could not be completed by the batch before: they wait for another's.
+    *tried* are those that the batch before could not complete: they wait for another batch.
     """
     return news.any or not find_complete(checkpoint) <= tried
 
@@ -131,10 +132,11 @@ def advance_backfills(
     *,
     before: BatchStats = NOTHING,
 ) -> BackfillStep:
-    """Go on from *checkpoint*, the one before the batch, with its *facts* and the *epochs* now.
+    """Advance backfills from *checkpoint*, the one before the batch, by its *facts* and *epochs*.
 
-    *before* are the facts of the batch before: it may have run while what begins was noted.
-    Where none is open and there are no *news*, the very map of the checkpoint remains.
+    *before* are the facts of the batch before, which may have run while a new backfill was
+    recorded. If no backfill is open and there are no *news*, the result keeps the checkpoint's own
+    mapping.
     """
     if not news.any and all(one.done is not None for one in checkpoint.backfills.values()):
         return BackfillStep(checkpoint.backfills)
@@ -176,14 +178,14 @@ def _take_rows(
 ) -> tuple[tuple[BackfilledRows, ...], tuple[BackfilledRows, ...]]:
     """Return the *offered* rows that follow the landed ones, and those of them with new columns.
 
-    A batch takes a limited size: the others are offered again.  *backfills* is updated.
+    A batch takes a limited size: the others are offered again. *backfills* is updated.
     """
     taken, described, size = list[BackfilledRows](), list[BackfilledRows](), 0
     for rows in offered:
         known, own = backfills.get(rows.shard), rows.file.size if rows.file is not None else 0
         if known is None or not _follows(rows, known) or (taken and size + own > MOST):
             continue
-        if known.columns not in ("", rows.columns):  # without a word in the log
+        if known.columns not in ("", rows.columns):  # the log did not report the change
             epoch, why = epochs.get(rows.shard.source), "its columns changed between two reads"
             backfills[rows.shard] = _given_up(known, epoch, batch, why)
             continue
@@ -220,7 +222,7 @@ def _given_up(one: Backfill, epoch: Epoch | None, batch: int, void: str = "") ->
 
 
 def _is_newer(one: Backfill, known: Backfill | None) -> bool:
-    """Whether it begins after *known*, or is *known*, cut along a key now."""
+    """Return whether *one* begins after *known*, or is *known* and is now split along a key."""
     if not one.key:
         return known is None or known.order < one.order
     uncut = known is not None and not known.key and known.closing is None and known.done is None
@@ -232,7 +234,7 @@ def _is_cancelled(shard: Shard, one: Backfill, news: BackfillNews) -> bool:
 
 
 def _is_base(shard: Shard, one: Backfill, checkpoint: Checkpoint) -> bool:
-    """Whether it makes one: a snapshot may have made one above it meanwhile."""
+    """Return whether it makes a base: a snapshot may have made a higher one meanwhile."""
     known = checkpoint.bases.get(shard)
     return one.origin is Origin.SNAPSHOT and (known is None or known < one.order)
 

@@ -66,9 +66,9 @@ from pipeline.transports.topics import spell_topic, topic_endings
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A shard whose base became complete as of ``order``; its first row came in ``since``.
+    """A shard whose base became complete as of ``order``; its first row came in batch ``since``.
 
-    ``born``: by its CREATE, which may come later than rows that are newer than it.
+    ``born``: the base is its CREATE, which may land later than newer rows.
     """
 
     shard: Shard
@@ -78,7 +78,7 @@ class Settled:
 
 
 def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
-    """What the bases that a batch completes add to it."""
+    """Return the rows that the completed bases add to a batch."""
     shards = ((done.shard, done.order) for done in settled)
     return [Settle(one.source, one.name, router.table(one.name), order) for one, order in shards]
 
@@ -86,7 +86,7 @@ def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
 def advance_snapshots(
     checkpoint: Checkpoint, facts: BatchStats, batch: int
 ) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
-    """Snapshots still open after this batch, and the shards that got a base in it, by text."""
+    """Return snapshots still open after this batch, and the shards that got a base, by text."""
     snaps = dict(checkpoint.snaps)
     for news in facts.news:
         described = news.change.kind == "create" and news.snapshot and not news.signalled
@@ -124,12 +124,12 @@ def advance_snapshots(
 
 
 def initial_snapshots(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, Order]:
-    """Source -> order of its newest snapshot of all tables, whether or not rows of it landed."""
+    """Return source -> order of its newest snapshot of all tables, even if no row of it landed."""
     return {source: max(orders) for source, orders in _find_reported(checkpoint, facts).items()}
 
 
 def _find_reported(checkpoint: Checkpoint, facts: BatchStats) -> dict[str, frozenset[Order]]:
-    """Source -> orders of its snapshots of all tables: the newest before, and those of now."""
+    """Return source -> orders of its snapshots of all tables: the newest before, and new ones."""
     known = {source: frozenset({order}) for source, order in checkpoint.initial.items()}
     return known | {s: known.get(s, frozenset()) | orders for s, orders in facts.initial.items()}
 
@@ -147,8 +147,8 @@ def _newest(
 def _is_of_all_tables(snap: OpenSnapshot, read: Order | None, *, tells: bool, based: bool) -> bool:
     """Return whether the snapshot of a shard was one of all tables, by what landed of its source.
 
-    *read* is that source's newest by `read_snapshots`. The schema events decide, if the source
-    sends any (`tells`); else its rows do. A shard without a row, or with a base (*based*), needs
+    *read* is that source's newest by `read_snapshots`. *tells* is True if the source sends schema
+    events. Then these decide, else its rows. A shard without a row, or with a base (*based*), needs
     both: what was lost before lands with the heartbeat's row.
     """
     is_read = _is_began(snap, read)
@@ -160,7 +160,7 @@ def _is_of_all_tables(snap: OpenSnapshot, read: Order | None, *, tells: bool, ba
 
 
 def _is_began(snap: OpenSnapshot, order: Order | None) -> bool:
-    """Whether *snap* began at *order*; its rows may land once a new epoch has begun."""
+    """Return whether *snap* began at *order*; its rows may land in a newer epoch."""
     if order is None:
         return False
     place = snap.order.event
@@ -183,7 +183,7 @@ def _has_landed(checkpoint: Checkpoint, shard: Shard, snap: OpenSnapshot) -> boo
 
 
 def is_torn(rows: SnapshotRows, known: OpenSnapshot | None) -> bool:
-    """Whether some of the snapshot's *rows*, or of those *known* from before, are of two epochs."""
+    """Return whether the snapshot's *rows*, with those *known* from before, are of two epochs."""
     return rows.torn or (known is not None and known.rows > 0 and rows.goes_on(known.order))
 
 
@@ -201,7 +201,7 @@ def _is_outlived(snap: OpenSnapshot, known: Existence | None, created: Order | N
 def find_births(
     checkpoint: Checkpoint, facts: BatchStats
 ) -> tuple[Mapping[Shard, Existence], Mapping[Shard, Order]]:
-    """Which shards are there after the batch, and the order of the CREATE of each born in it."""
+    """Return which shards exist after the batch, and the order of the CREATE of each born in it."""
     if not facts.news:
         return checkpoint.existing, {}
     found, born = dict(checkpoint.existing), {}
@@ -255,20 +255,20 @@ def _is_birth(news: SchemaNews, known: Existence | None, *, seen: bool) -> bool:
 
 
 def is_trimmed(checkpoint: Checkpoint, shard: str) -> bool:
-    """Whether a topic named after *shard* had lost its beginning when it was first read."""
+    """Return whether a topic named after *shard* had lost its beginning when it was first read."""
     return spell_topic(shard) in _endings(checkpoint.trimmed)
 
 
 @lru_cache(maxsize=4)  # a snapshot describes all tables at once, and all topics may be trimmed
 def _endings(topics: tuple[str, ...]) -> frozenset[str]:
-    """The *topics*, and what each ends with after a dot."""
+    """Return the *topics*, and what follows each of their dots."""
     return frozenset(chain(topics, *map(topic_endings, topics)))
 
 
 def inherit_bases(checkpoint: Checkpoint, facts: BatchStats) -> dict[Shard, Order]:
-    """Bases that renamed tables have: of the table that each was, if it has none of its own.
+    """Return bases of renamed tables without one: that of the table under its earlier name.
 
-    They are older than the rename, so that the rows that came with it have still to be moved.
+    They are older than the rename, because the rows that came with it have still to be moved.
     """
     found = {
         news.shard: checkpoint.bases[before]
@@ -301,7 +301,10 @@ def _begin(
     *,
     described: bool = False,
 ) -> None:
-    """One that has only *described* the shard may read no rows: it replaces none with its own."""
+    """Note an open snapshot, unless it is older than the base or an open one.
+
+    A snapshot that has only *described* the shard may read no rows, so it replaces no open one.
+    """
     known, base = snaps.get(shard), checkpoint.bases.get(shard)
     if base is not None and base >= snap.order:
         return  # rows of a finished snapshot that were sent again
@@ -365,7 +368,7 @@ def detect_split_snapshots(checkpoint: Checkpoint, context: BatchContext) -> Che
 
 
 def detect_repeated_snapshots(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
-    """Record each snapshot of a whole source that was not its first, and what it leaves lost."""
+    """Record each snapshot of a whole source that was not its first, and a gap of what was lost."""
     before = context.before
     for source, order in context.stats.wholes.items():
         above, known = order.event, before.again.get(source)
@@ -379,7 +382,7 @@ def detect_repeated_snapshots(checkpoint: Checkpoint, context: BatchContext) -> 
 
 
 def _older(source: str, before: Checkpoint, above: Order) -> frozenset[Shard]:
-    """Shards of *source* that had a base from below."""
+    """Return the shards of *source* that had a base below *above*."""
     old = (shard for shard, base in before.bases.items() if base < above)
     own = (shard for shard in old if shard.source == source)
     return frozenset(shard for shard in own if before.shards.get(shard) is not None)
@@ -392,7 +395,7 @@ def _is_asked_for(shards: frozenset[Shard], before: Checkpoint) -> bool:
 
 
 def _with_gap(source: str, made: Checkpoint, older: frozenset[Shard], above: Order) -> Checkpoint:
-    """Of those that are there; whose rows have all landed by now are short of what was before."""
+    """Add a gap of the existing *older* shards, except those whose new base has landed already."""
     there = {shard for shard in older if shard_exists(made, shard)}
     whole = {shard: base for shard in there if (base := made.bases[shard]) >= above}
     made = replace(made, lost={**made.lost, **whole})

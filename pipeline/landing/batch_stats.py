@@ -66,7 +66,8 @@ Place = tuple[str, int, int]
 class SnapshotRows:
     """Rows of one shard's snapshot, all of one order; ``ended`` if the last row is among them.
 
-    ``torn`` if others of it are of the epoch before, because the server was replaced meanwhile.
+    ``torn`` is True if other rows of it are of the epoch before, because the server was replaced
+    meanwhile.
     """
 
     order: Order
@@ -76,7 +77,7 @@ class SnapshotRows:
     torn: bool = False
 
     def with_rows(self, other: "SnapshotRows") -> "SnapshotRows":
-        """Both if they are of one snapshot, else the newer one."""
+        """Return both if they are of one snapshot, else the newer one."""
         if self.order != other.order:
             before, newer = sorted((self, other), key=lambda one: one.order)
             return replace(newer, torn=newer.torn or newer.goes_on(before.order))
@@ -85,7 +86,7 @@ class SnapshotRows:
         return SnapshotRows(self.order, self.rows + other.rows, ended, topics, torn)
 
     def goes_on(self, before: Order) -> bool:
-        """Whether rows at *before* are of the same snapshot, in an epoch below."""
+        """Return whether rows at *before* are of the same snapshot, in a lower epoch."""
         return before.epoch < self.order.epoch and before.parts[1:] == self.order.parts[1:]
 
 
@@ -102,7 +103,7 @@ class Unreadable:
     first: tuple[Place, ...]
 
     def with_more(self, other: "Unreadable") -> "Unreadable":
-        """Both; the first *NAMED* by place stay."""
+        """Return both together; the first *NAMED* positions are kept."""
         first = sorted((*self.first, *other.first))[:NAMED]
         return Unreadable(self.source, self.table, self.count + other.count, tuple(first))
 
@@ -118,7 +119,7 @@ class AroundRows:
     rows: Unreadable
 
     def with_more(self, other: "AroundRows") -> "AroundRows":
-        """Both."""
+        """Return both together."""
         return AroundRows(min(self.order, other.order), self.rows.with_more(other.rows))
 
 
@@ -126,20 +127,17 @@ class AroundRows:
 class RunStats:
     """Counts and bounds of some rows; keys as in :class:`pipeline.checkpoint.Checkpoint`.
 
-    ``tables``      table -> rows that change its mirror.
-    ``shards``      ``source/shard`` -> its table, of every shard with such a row.
-    ``firsts``      ``source/shard`` -> lowest order of such a row.
-    ``heartbeats``  source -> highest number.
-    ``landed_heartbeats``  source -> each of its heartbeats that has an order.
-    ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
-    ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
-    ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
-    ``statements``  schema changes of any kind, as rows of ``SLIM``.
-    ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
-    ``stretches``   the orders of each partition.
-    ``around``      ``source/shard`` -> its rows of ``AROUND``.
-    ``minutes``     table -> its rows by minute and op.
-    ``landed``      partition -> its rows by table (empty: none) and op; no column descriptions.
+    ``tables``      table -> rows that change its mirror. ``shards``      ``source/shard`` -> its
+    table, of every shard with such a row. ``firsts``      ``source/shard`` -> lowest order of such
+    a row. ``heartbeats``  source -> highest number. ``landed_heartbeats``  source -> each of its
+    heartbeats that has an order. ``heartbeat_rows``  source -> all rows of its heartbeat table,
+    except replayed ones. ``wholes``      source -> order of its newest snapshot that read the
+    heartbeat table, too. ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
+    ``statements``  schema changes of any kind, as rows of ``SLIM``. ``errors``
+    ``source/shard`` (or ``topic:NAME`` if that is unknown) -> unreadable changes. ``stretches``
+    the orders of each partition. ``around``      ``source/shard`` -> its rows of ``AROUND``.
+    ``minutes``     table -> its rows by minute and op. ``landed``      partition -> its rows by
+    table (empty: none) and op; no column descriptions.
     """
 
     rows: int
@@ -190,7 +188,7 @@ def tally_rows(rows: pa.Table) -> RunStats:
 
 
 def describes_columns(rows: pa.Table | pa.RecordBatch) -> Any:
-    """Which rows are descriptions of columns; they land beside changes, and only if they are new.
+    """Return which rows are column descriptions; these land with changes, and only if they are new.
 
     In: op, schema_id of ``DECODED`` or ``CHANGES``.
     """
@@ -198,7 +196,7 @@ def describes_columns(rows: pa.Table | pa.RecordBatch) -> Any:
 
 
 def _count_landed(rows: pa.Table) -> dict[TopicPartition, dict[tuple[str, str], int]]:
-    """Rows by partition, table and op, of those that came through a topic."""
+    """Count the rows that came through a topic, by partition, table and op."""
     some = rows.select(["topic", "partition", "table", "op"])
     own = _filter_rows(some, pc.and_not(pc.is_valid(rows["topic"]), describes_columns(rows)))
     found: dict[TopicPartition, dict[tuple[str, str], int]] = {}
@@ -210,7 +208,7 @@ def _count_landed(rows: pa.Table) -> dict[TopicPartition, dict[tuple[str, str], 
 
 
 def _filter_rows(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
-    """Rows of *mask*; those that there are, where it holds for all."""
+    """Return the rows of *mask*; *rows* itself if the mask is True for all."""
     return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
 
 
@@ -226,7 +224,10 @@ def _counts(tables: list[str], codes: Ints) -> dict[str, int]:
 
 
 def _firsts(rows: pa.Table, codes: Ints, names: list[str]) -> dict[str, Order]:
-    """The lowest order of each group of *codes* that has any: part by part, among what is left."""
+    """Return the lowest order of each group of *codes* that has any.
+
+    The parts of the order are compared one after the other, each among the rows that are left.
+    """
     placed = np.asarray(pc.is_valid(rows["log"]))
     left, columns = codes[placed], [column[placed] for column in read_places(rows)]
     found, parts = np.unique(left), []
@@ -241,7 +242,10 @@ def _firsts(rows: pa.Table, codes: Ints, names: list[str]) -> dict[str, Order]:
 
 
 def _heartbeats(heartbeats: pa.Table) -> dict[str, int]:
-    """Without those that somebody read beside the log: they may be far ahead of it."""
+    """Return source -> highest heartbeat number, without heartbeats that were read beside the log.
+
+    Those may be far ahead of the log.
+    """
     result: dict[str, int] = {}
     beside = pc.equal(pc.fill_null(heartbeats["snapshot"], ""), INCREMENTAL)
     beside = pc.or_(beside, pc.equal(heartbeats["origin"], int(Origin.REPLAY)))
@@ -252,7 +256,7 @@ def _heartbeats(heartbeats: pa.Table) -> dict[str, int]:
 
 
 def _find_landed_heartbeats(heartbeats: pa.Table) -> dict[str, tuple[LandedHeartbeat, ...]]:
-    """Those that came out of the log."""
+    """Return source -> the heartbeats that came from the log."""
     result: dict[str, list[LandedHeartbeat]] = {}
     live = pc.and_(pc.is_valid(heartbeats["log"]), pc.equal(heartbeats["origin"], int(Origin.LIVE)))
     for heartbeat in heartbeats.filter(live).to_pylist():
@@ -305,7 +309,7 @@ def _snapshots(reads: pa.Table) -> dict[str, SnapshotRows]:
 
 
 def _around(rows: pa.Table) -> dict[str, AroundRows]:
-    """One by one: they are those of a collector's first transaction only."""
+    """Return the rows by shard; they are only those of a collector's first transaction."""
     found: dict[str, AroundRows] = {}
     for row in rows.to_pylist() if rows.num_rows else ():
         name = str(Shard(row["source"], row["shard"]))
@@ -316,7 +320,7 @@ def _around(rows: pa.Table) -> dict[str, AroundRows]:
 
 
 def _errors(errors: pa.Table) -> dict[str, Unreadable]:
-    """What could not be read, by shard where it and its table are known, else by topic."""
+    """Return unreadable changes by shard if it and its table are known, else by topic."""
     known = pc.and_(pc.is_valid(errors["table"]), pc.is_valid(errors["shard"]))
     shard = pc.binary_join_element_wise(errors["source"], errors["shard"], "/")
     topic = pc.binary_join_element_wise("topic", errors["topic"], ":")
@@ -427,7 +431,7 @@ class SchemaDeduplicator:
         if not describes.true_count:
             return rows
         for at in np.flatnonzero(describes.to_numpy(zero_copy_only=False)).tolist():
-            alone = rows.take(pa.array([at]))  # a slice would keep all the others
+            alone = rows.take(pa.array([at]))  # a slice would keep all other rows in memory
             row = alone.select(["source", "shard", "order", "after"]).to_pylist()[0]
             one = described_schema(Order(**row["order"]), row["after"])
             self._steps.note(str(Shard(row["source"], row["shard"])), one, alone)
@@ -439,7 +443,8 @@ def drop_repeated(
 ) -> list[Mapping[str, Any]]:
     """Return *statements* (of ``SLIM``) of all tasks of a batch, without repeated descriptions.
 
-    By order: columns that return are found only while all earlier descriptions are known.
+    They are judged by order: columns that return are found only if all earlier descriptions are
+    known.
     """
     steps: SchemaSteps[Mapping[str, Any]] = SchemaSteps(known)
     every = list(statements)
@@ -465,7 +470,7 @@ def described_schema(order: Order, payload: str) -> DescribedSchema:
 def merge_schemas(
     known: Mapping[str, DescribedSchema], newer: Mapping[str, DescribedSchema]
 ) -> dict[str, DescribedSchema]:
-    """The newest of both."""
+    """Return the newer of both for each shard."""
     found = dict(known)
     for name, one in newer.items():
         _learn(found, name, one)
@@ -502,9 +507,10 @@ def _digest(text: str) -> str:
 class SchemaNews:
     """A schema change of a source; ``snapshot`` if it describes a table about to be read.
 
-    ``captured`` if the collector sends the table's rows: schema events name other tables, too.
-    ``empty`` if it makes a table that begins empty where there was none, ``over`` where there was,
-    ``new`` where it is unknown whether there was. ``signalled`` if a signal asked for the snapshot.
+    ``captured`` if the collector sends the table's rows: schema events name other tables, too. The
+    next three state whether a CREATE makes an empty table: ``empty`` where no table existed,
+    ``over`` where one existed, ``new`` where that is unknown. ``signalled`` if a signal requested
+    the snapshot.
     """
 
     source: str
@@ -518,17 +524,17 @@ class SchemaNews:
 
     @property
     def shard(self) -> Shard:
-        """The shard that it is about."""
+        """Return the shard that it is about."""
         return Shard(self.source, self.change.shard)
 
     @property
     def name(self) -> str:
-        """The text of that shard."""
+        """Return the text of that shard."""
         return str(self.shard)
 
     @property
     def former(self) -> Shard | None:
-        """The shard that it was before, if it was renamed."""
+        """Return the shard's earlier name, if it was renamed."""
         before = self.change.previous
         return None if before is None else Shard(self.source, before)
 
@@ -564,25 +570,25 @@ class BatchStats:
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
     ``heartbeats``  source -> highest number.
     ``landed_heartbeats``  source -> each of its heartbeats that has an order.
-    ``heartbeat_rows``  source -> all rows of its heartbeat table, but replayed ones.
-    ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
+    ``heartbeat_rows``  source -> all rows of its heartbeat table, except replayed ones.
+    ``wholes``      source -> order of its newest snapshot that read the heartbeat table, too.
     ``high``        partition of a source -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``news``        schema changes, in log order; one that cannot be read is an error.
     ``initial``     source -> orders of its snapshots that were taken of all tables.
-    ``statements``  schema changes of any kind, those about no table among them.
-    ``databases``   those that were dropped, in log order.
+    ``statements``  number of schema changes of any kind, including those about no table.
+    ``databases``   dropped databases, in log order.
     ``schemas``     ``source/shard`` -> the newest columns that its rows describe.
-    ``texts``       (source, text) of those that are no part of a snapshot.
-    ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
-    ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
+    ``texts``       (source, text) of the statements that are not part of a snapshot.
+    ``firsts``      ``source/shard`` -> lowest order of a row, for shards created in the batch.
+    ``errors``      ``source/shard`` (or ``topic:NAME`` if that is unknown) -> unreadable changes.
     ``around``      ``source/shard`` -> live rows whose order may be below the snapshot before them.
     ``doubted``     partitions with rows whose order may be too low.
     ``hidden``      ``source/shard`` that is captured, and whose topic Sluice may not see.
     ``late``        ``source/shard`` with rows below the landed order, which the broker refused when
                     they came first, or which a waiver accepts.
-    ``let_pass``    those with rows that a waiver accepts -> the lowest order of these rows before,
-                    and the highest order of the rows behind them.
+    ``let_pass``    ``source/shard`` with rows that a waiver accepts -> the lowest order of these
+                    rows in the old epoch, and the highest order of the rows behind them.
     ``minutes``     table -> its rows by minute and op.
     """
 
@@ -612,7 +618,7 @@ class BatchStats:
 
     @property
     def reported_minutes(self) -> dict[str, MinuteCounts | None]:
-        """``minutes`` as they are reported; None for a table with too many of them."""
+        """Return ``minutes`` in the reported form; None for a table with too many of them."""
         return {table: bounded(counts) for table, counts in self.minutes.items()}
 
 
@@ -676,7 +682,7 @@ def _joined(parts: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
-    """Schema changes in log order, their statements, and those unread, of their topics."""
+    """Schema changes in log order, their statements, and unreadable ones by topic."""
 
     news: tuple[SchemaNews, ...]
     events: tuple[tuple[str, SchemaEvent], ...]
@@ -709,7 +715,7 @@ def _initial(
 ) -> dict[str, frozenset[Order]]:
     """Return source -> orders of its snapshots of all tables: these recreate their databases.
 
-    Measured on Debezium 3.5: a snapshot of single tables, which a signal asks for, does not.
+    Measured on Debezium 3.5: a snapshot of single tables, which a signal requests, does not.
     """
     found: dict[str, frozenset[Order]] = {}
     for source, one in events:
@@ -737,13 +743,13 @@ def _make_news(row: Mapping[str, Any], change: SchemaChange, reading: SchemaRead
 
 
 def _joined_firsts(runs: Sequence[RunStats], news: Sequence[SchemaNews]) -> dict[str, Order]:
-    """Lowest order of the rows of each shard that was created: was it there before?"""
+    """Return the lowest row order of each created shard, which shows whether it existed before."""
     created = {one.change.shard for one in news if one.change.kind == "create" and not one.snapshot}
     firsts = _joined([one.firsts for one in runs], min)
     return {name: one for name, one in firsts.items() if Shard.parse(name).name in created}
 
 
 def unread_changes(one: Unreadable) -> UnreadChanges:
-    """They as a checkpoint names them."""
+    """Return the changes as a checkpoint names them."""
     ids = tuple(f"{topic}:{partition}:{offset}" for topic, partition, offset in one.first)
     return UnreadChanges(one.source, one.table, one.count, ids)

@@ -1,14 +1,14 @@
 """Assigns epochs to rows, and begins a new epoch when a source log is replaced or reset.
 
-A change of the log is judged from the connected server, never from events. A row that is too
-low and repeats nothing is explained by a new epoch, or its source is held.
+A change of the log is judged from the connected server, never from events. A row that is too low
+and repeats nothing is explained by a new epoch, or its source is held.
 
-Orders of statements are not checked as those of rows are. But a snapshot of the new log begins
-with statements, which may come before the start of its epoch. Then the epoch begins there.
+Orders of statements are not checked as those of rows are. But a snapshot of the new log begins with
+statements, which may come before the start of its epoch. Then the epoch begins there.
 
 An epoch is valid in a partition from its start offset on, and rows before it belong to earlier
-epochs. Two starts may contradict each other: a later epoch starts below an earlier one. Then
-rows below the earlier epoch's start keep the epochs before it.
+epochs. Two starts may contradict each other: a later epoch starts below an earlier one. Then rows
+below the earlier epoch's start keep the epochs before it.
 """
 
 from bisect import bisect_right
@@ -31,10 +31,10 @@ from pipeline.sources.positions import explain_reset, locate_position
 
 
 def explain_log_change(known: Epoch, head: Head) -> str | None:
-    """Why *head* cannot continue the log of *known*; None when it does.
+    """Return why *head* cannot continue the log of *known*; None if it can.
 
-    Another identity is a fail-over.  The same one with a log that cannot have grown from what it
-    was is a reset of its log.
+    Another identity is a fail-over. The same identity with a log that cannot have grown from the
+    known one is a reset of the log.
     """
     if head.identity != known.identity:
         return f"server {known.identity} was replaced by {head.identity}"
@@ -42,7 +42,7 @@ def explain_log_change(known: Epoch, head: Head) -> str | None:
 
 
 def observe_head(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
-    """The epoch after seeing *head*: the same one with a higher head, or the next one."""
+    """Return the epoch after seeing *head*: the same one with a higher head, or the next one."""
     if known is None:
         return Epoch(1, head.identity, head.position)
     if explain_log_change(known, head):
@@ -50,7 +50,7 @@ def observe_head(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
     return replace(known, position=head.position)
 
 
-EPOCH_ALONE = timedelta(minutes=1)  # after which a new epoch is committed without rows
+EPOCH_ALONE = timedelta(minutes=1)  # after this time a new epoch is committed without rows
 NO_BOUNDS: Mapping[TopicPartition, str] = MappingProxyType({})
 _AS_REFUSED = (
     " that are known not to be of another log: if the broker refused them at first, waive this and"
@@ -69,11 +69,11 @@ class Epochs:
     starts: Mapping[EpochStart, int]
 
     def number(self, source: str) -> int:
-        """The newest epoch; 1 before the server was ever reached."""
+        """Return the newest epoch; 1 before the server was ever reached."""
         return self.known[source].number if source in self.known else 1
 
     def ends(self, heads: Mapping[str, tuple[Head, Head]]) -> dict[str, Order]:
-        """Return where the logs of *heads*, read before and after a listing, end now."""
+        """Return the ends of the logs now; *heads* were read before and after a listing."""
         return {
             source: Order(self.number(source), *locate_position(last.position))
             for source, (_, last) in heads.items()
@@ -110,22 +110,22 @@ class UnrecordedEpochs:
         self.since = (self.since or at) if find_moved(before, now) else None
 
     def are_due(self, at: datetime) -> bool:
-        """Whether they have waited long enough for rows."""
+        """Return whether the epochs have waited long enough for rows."""
         return self.since is not None and has_passed(self.since, EPOCH_ALONE, at)
 
 
 def current_epochs(
     checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
 ) -> Epochs:
-    """Return the epochs after seeing the servers' heads and what orders rest on now."""
+    """Return the epochs after seeing the servers' heads and what orders are based on now."""
     return follow_orderings(follow_heads(checkpoint, listing), checkpoint, listing, orderings)
 
 
 def follow_heads(checkpoint: Checkpoint, listing: Listing) -> Epochs:
-    """Epochs after seeing the servers' heads.
+    """Return the epochs after seeing the servers' heads.
 
-    A new one is valid from the ends that were listed: a row of the new log that stands before
-    them is either above all of the old log's rows, and right where it is, or it is found too low.
+    A new epoch is valid from the listed ends. A row of the new log before these ends is either
+    above all rows of the old log, and correct in the old epoch, or it is found too low.
     """
     known = dict(checkpoint.epochs)
     starts = dict(checkpoint.starts)
@@ -141,10 +141,11 @@ def follow_heads(checkpoint: Checkpoint, listing: Listing) -> Epochs:
 def follow_orderings(
     epochs: Epochs, checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
 ) -> Epochs:
-    """A new one for each source whose changes are ordered by something else than those landed.
+    """Begin a new epoch for each source whose changes are ordered by something else than before.
 
-    *orderings*: source -> what they rest on now.  Places in a log and offsets are never compared;
-    the new epoch is valid from W, and throughout a partition that nothing was landed from.
+    *orderings*: source -> what orders are based on now. Log positions and offsets are never
+    compared. The new epoch is valid from W, and in all of a partition from which nothing has
+    landed.
     """
     known, starts = dict(epochs.known), dict(epochs.starts)
     for source, now in orderings.items():
@@ -167,11 +168,12 @@ def explain_strange_rows(
     waived: frozenset[str],
     bounds: Mapping[TopicPartition, str] = NO_BOUNDS,
 ) -> tuple[Epochs, dict[str, Hold]]:
-    """Let new epochs begin at the strange rows; sources whose log did not change are held.
+    """Begin new epochs at the strange rows, and hold the sources whose log did not change.
 
-    *strange*: partition -> lowest offset of a row that stands too low and is no repetition.
-    *bounds*: partition -> what there was too much of to tell whether a broker had refused it.
-    A hold that a person has waived is taken for a new log, one for all that is waived of a source.
+    *strange*: partition -> lowest offset of a row that is too low and repeats nothing. *bounds*:
+    partition -> the limit that was exceeded, so it is unknown whether a broker had refused the row.
+    A hold that a user has waived counts as a new log; all waived holds of a source give one new
+    epoch.
     """
     known, starts, held = dict(epochs.known), dict(epochs.starts), {}
     for partition, offset in strange.items():
@@ -196,9 +198,9 @@ def begin_at_snapshots(
 ) -> Epochs:
     """Return *epochs* that begin no later than the statements of the new log's snapshot.
 
-    *statements* are rows of ``SLIM``, *high* is the highest order landed of each source. Orders
-    of statements are not checked as those of rows are. A statement of a snapshot that is before
-    the start of its epoch, and below what has landed of the epoch before, is of the new log.
+    *statements* are rows of ``SLIM``, *high* is the highest order landed of each source. Orders of
+    statements are not checked as those of rows are. A snapshot statement is of the new log if it is
+    before the start of its epoch, and below what has landed of the epoch before.
     """
     starts = dict(epochs.starts)
     for row in statements:
@@ -235,16 +237,19 @@ def _hold(
 
 @dataclass(frozen=True, slots=True)
 class EpochBounds:
-    """``steps``: (first offset, epoch), both rising, the first offset 0."""
+    """The epochs of a partition by offset.
+
+    ``steps``: (first offset, epoch), both rising; the first offset is 0.
+    """
 
     steps: tuple[tuple[int, int], ...]
 
     def at(self, offset: int) -> int:
-        """The epoch of one offset."""
+        """Return the epoch of one offset."""
         return self.steps[bisect_right(self.steps, offset, key=lambda step: step[0]) - 1][1]
 
     def epochs(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The epoch of each offset."""
+        """Return the epoch of each offset."""
         firsts = np.array([first for first, _ in self.steps], np.int64)
         numbers = np.array([number for _, number in self.steps], np.int64)
         return numbers[np.searchsorted(firsts, offsets, side="right") - 1]
@@ -298,14 +303,14 @@ def find_needed_starts(
 def newest_starts(
     known: Mapping[str, Epoch], starts: Mapping[EpochStart, int]
 ) -> dict[TopicPartition, int]:
-    """First offset of its source's newest epoch in each partition that has one; all are *known*."""
+    """Return the first offset of its source's newest epoch for each partition with a start."""
     return {
         one.at: first for one, first in starts.items() if one.number == known[one.source].number
     }
 
 
 def _bounds(newest: int, ends: list[int]) -> EpochBounds:
-    """*ends* of the epochs 1, 2, ... before *newest*."""
+    """Make bounds; *ends* are those of the epochs 1, 2, ... before *newest*."""
     steps, reached = [], 0
     for number, end in enumerate(ends, 1):
         if end > reached:

@@ -84,11 +84,11 @@ from pipeline.sources.positions import explain_missing_log, locate_position
 from pipeline.sources.source import explain_replaced_log
 from pipeline.transports.topics import spell_topic
 
-GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
+GRACE = timedelta(seconds=30)  # a task that stops for new lists may use the old ones so long
 
 
 def digest_scope(capture: CaptureScope) -> str:
-    """What stays the same as long as the lists do."""
+    """Return a digest that changes only when the lists do."""
     return sha256(capture.text.encode()).hexdigest()[:16]
 
 
@@ -116,10 +116,10 @@ def is_above(known: CollectorLists | None, order: Order) -> bool:
 def find_captured(
     lists: CaptureScope, names: Iterable[str], sent: Collection[str], *, first: bool
 ) -> set[str]:
-    """Those shards of *names* that were captured when they were described.
+    """Return the shards of *names* that were captured when they were described.
 
-    Rows that were *sent* show it, unless the lists are seen for the *first* time: the table may
-    have been let in, or left out, between.
+    Rows that were *sent* show it, unless the lists are seen for the *first* time. Then the table
+    may have been included, or left out, between.
     """
     shown = () if first and lists.known else sent
     return {name for name in names if name in shown or _sends(lists, Shard.parse(name))}
@@ -134,7 +134,7 @@ def detect_capture_changes(checkpoint: Checkpoint, context: BatchContext) -> Che
     before, captures, at = context.before, context.listing.captures, context.at
     ends = context.locate_log_ends(checkpoint)
     lists, gaps, stores = dict(before.lists), dict(checkpoint.gaps), checkpoint.stores
-    for source, known in before.lists.items():  # those that answered are below
+    for source, known in before.lists.items():  # sources that answered are updated below
         if known.unseen < 0:
             lists[source] = replace(known, unseen=checkpoint.batch)
     for source, capture in captures.items():
@@ -175,12 +175,12 @@ def _follow_lists(
 
 
 def _is_shown(made: Checkpoint, now: CollectorLists, shard: Shard) -> bool:
-    """Whether the rows of a base were sent by the lists that there are *now*."""
+    """Return whether the rows of a base were sent under the lists of *now*."""
     return now.since is None and is_above(now, made.bases[shard])
 
 
 def _fresh(made: Checkpoint, source: str, known: CollectorLists | None) -> list[Shard]:
-    """Shards whose base became complete since the lists were seen last before."""
+    """Return shards whose base became complete since the lists were last seen before."""
     seen = made.batch if known is None or known.unseen < 0 else known.unseen
     every = [shard for shard, batch in made.complete.items() if batch >= seen]
     return [shard for shard in every if _is_based(made, source, shard)]
@@ -307,7 +307,10 @@ def _explain_divergence(known: Epoch, now: Epoch, head: Head, landed: Order | No
 
 
 def _gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
-    """What is read in this batch may have been written by the new server, and so heals it."""
+    """Return the gap of a source with another log; what this batch reads may close it.
+
+    That is because the new server may have written it.
+    """
     batch = made.batch
     there = (
         shard
@@ -361,7 +364,10 @@ def _with_gap(made: Checkpoint, gap: Gap) -> Checkpoint:
 
 
 def _unkept_gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> Gap:
-    """One that is open goes on: no base counts that began meanwhile."""
+    """Return the gap of a log that was not retained.
+
+    A gap that is open continues: a base that began meanwhile does not close it.
+    """
     topic, batch = f"unkept:{source}", made.batch
     known = next((one for one in made.gaps.values() if one.topic == topic), None)
     first = batch if known is None else known.first
@@ -369,7 +375,7 @@ def _unkept_gap(source: str, made: Checkpoint, before: Checkpoint, why: str) -> 
     short = map(str, _there(made, before, source))
     gap = Gap.noticed(topic, first, why, short, batch=batch)  # stays the same as long as it lasts
     were = (one for one in before.gaps.values() if one.topic == topic)
-    return gap.after(were, made.shards)  # a table that is left is in what befell all of them
+    return gap.after(were, made.shards)  # a table that remains shares the loss of all
 
 
 def _there(made: Checkpoint, before: Checkpoint, source: str) -> set[Shard]:
@@ -387,10 +393,10 @@ def hidden_among(
     there: Container[str],
     hidden: Callable[[Set[str]], Set[str]],
 ) -> frozenset[str]:
-    """Those shards of *names* whose topics we may not see: they look empty, and may not be.
+    """Return the shards of *names* whose topics Sluice may not see: they only look empty.
 
-    *prefixes* are those of the sources' topics, *there* the topics that we see; *hidden* asks which
-    of some topics are refused.
+    *prefixes* are those of the sources' topics, *there* the topics that Sluice sees. *hidden*
+    returns which of some topics are refused.
     """
     shards = {name: Shard.parse(name) for name in names}
     topics = {n: f"{prefixes[one.source]}.{spell_topic(one.name)}" for n, one in shards.items()}

@@ -1,4 +1,4 @@
-"""Gaps for settings by which changes may be dropped, rewritten or delayed.
+"""Records gaps for settings by which changes may be dropped, rewritten or delayed.
 
 A collector and its source report such settings at each look, after the acknowledgement was read. So
 no batch can prove a cut by an acknowledgement that is newer than an unreported setting. While a
@@ -14,7 +14,7 @@ Cannot detect: a setting that was changed and changed back between two looks; wh
 log positions, tables whose first rows land after the setting is gone.
 
 A setting of several tables ends for each of them separately. The tables for which it ends with the
-same end of the log get a gap of their own, so a base heals them while others keep it. Pure.
+same end of the log get a gap of their own, so a base closes theirs while others keep it. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ from pipeline.settings import Router
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """The setting ``id`` is over for some of its tables: they are known as ``new`` now."""
+    """The setting ``id`` is over for some of its tables: these have the id ``new`` now."""
 
     id: str
     new: str
@@ -71,15 +71,15 @@ def detect_hazards(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
 
 
 def hazard_id(source: str, hazard: Finding) -> str:
-    """Return the id for waivers: of a setting with its value, also if it comes again.
+    """Return the id for waivers: it depends on the setting and its value, not on the wording.
 
-    The wording of the finding is no part of it.
+    A setting that comes again has the same id.
     """
     return _digested(source, hazard, hazard.identity)
 
 
 def _waiver_ids(source: str, hazard: Finding) -> Iterator[str]:
-    """The ids that waive *hazard*: an earlier version made them of the whole text."""
+    """Yield the ids that waive *hazard*: the second one is from earlier versions, by its text."""
     yield hazard_id(source, hazard)
     yield _digested(source, hazard, hazard.what)
 
@@ -140,7 +140,7 @@ def _remember(
             continue
         gone = split_alternatives(one.hazard.shards)
         gone = gone - split_alternatives(reported.shards) if reported else gone
-        if one.above is not None:  # it begins again, perhaps for others
+        if one.above is not None:  # it begins again, perhaps for other tables
             yield from _ended(known, id_, one, gone)
             continue
         looked = capture.steady and one.hazard.where not in capture.unanswered
@@ -161,7 +161,7 @@ def _remember(
 def _ended(
     known: dict[str, ActiveHazard], id_: str, one: ActiveHazard, parts: frozenset[str]
 ) -> Iterator[_Split]:
-    """Add to *known* that *one* is over for *parts*: it is not known by the same id any more."""
+    """Add to *known*, under a new id, that *one* is over for *parts*; yield the split."""
     if not parts:
         return
     new = _digested(one.source, one.hazard, f"{one.hazard.identity} until {one.above}")
@@ -189,7 +189,7 @@ def _split_gap(gaps: dict[str, Gap], split: _Split, known: Mapping[str, ActiveHa
 def _gap(
     id_: str, one: ActiveHazard, gaps: Mapping[str, Gap], made: Checkpoint, router: Router
 ) -> Gap:
-    """One that is open goes on: no base counts that began meanwhile."""
+    """Return the gap of a hazard; an open one continues, and no base from meanwhile counts."""
     known = gaps.get(id_)
     found = _affected(made, one.source, one.hazard, router)
     above = one.above
@@ -214,7 +214,7 @@ def _new_gap(id_: str, one: ActiveHazard, first: int, shards: tuple[str, ...]) -
 
 
 def _is_over(one: ActiveHazard, checkpoint: Checkpoint, context: BatchContext) -> bool:
-    """Whether no row can land any more that was sent by the setting."""
+    """Return whether no row that was sent under the setting can land any more."""
     if one.hazard.effect is Effect.DELAYS:
         return True
     if one.above is None:

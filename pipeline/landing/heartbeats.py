@@ -50,7 +50,7 @@ from pipeline.model import (
 )
 from pipeline.sources.positions import has_reached
 
-WORDS = 2  # acknowledgements, the last one listed after numbers had reached the highest again
+WORDS = 2  # acknowledgements to count; the last was listed after the numbers had climbed back
 
 
 def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
@@ -75,7 +75,7 @@ def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
         trails[source] = replace(judged, once=source in once)
         lost = _lost_with(checkpoint, since, own) if seen.skipped else ""
         found = [_never_sent(source, checkpoint, one, lost) for one in seen.skipped]
-        if seen.doubtful:  # earlier findings still hold: a base must begin after it
+        if seen.doubtful:  # earlier findings still hold: a base must begin after this one
             gaps = {
                 id_: one for id_, one in gaps.items() if not id_.startswith(f"{_twice(source)}:")
             }
@@ -88,9 +88,9 @@ def follow_histories(checkpoint: Checkpoint, context: BatchContext) -> Checkpoin
 def detect_missing_heartbeats(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
     """Record a gap for each run of missing heartbeats of sources with log positions.
 
-    Where the heartbeat before a gap, the missing ones and the one after it come again in that
-    order, the gap closes once all that was sent with them has landed (`next_checkpoint`).  A base
-    from the next heartbeat on closes it, too.
+    The missing heartbeats may come again, with the one before the gap and the one after it, in this
+    order. Then the gap closes once all that was sent with them has landed (`next_checkpoint`). A
+    base from the next heartbeat on closes it, too.
     """
     before, rows = context.before, context.stats.heartbeat_rows
     offsets = {
@@ -122,11 +122,12 @@ def detect_missing_heartbeats(checkpoint: Checkpoint, context: BatchContext) -> 
 def _with_sent_again(
     source: str, gaps: Mapping[str, Gap], rows: Iterable[HeartbeatRow]
 ) -> dict[str, Gap]:
-    """Return *gaps* with how far all was sent again, from the heartbeat before them on.
+    """Return *gaps*, each with the number up to which all was sent again, from before the gap on.
 
-    The missing heartbeats alone do not show that: the log may have been sent again from a position
-    just before them, and the changes between them and the heartbeat before are still missing.
-    Nor do heartbeats show that rows of other partitions have landed: what was passed before is not.
+    The missing heartbeats alone do not show that all was sent again. The log may have been sent
+    again from a position just before them, and the changes between them and the heartbeat before
+    are still missing. Nor do heartbeats show that rows of other partitions have landed, so
+    ``passed`` starts again at False.
     """
     came = [
         row
@@ -137,7 +138,7 @@ def _with_sent_again(
     for gap in gaps.values() if came else ():
         if gap.topic == f"beats:{source}" and not gap.sent_again:
             now = replace(gap, again=_sent_again(gap, (row.number for row in came)))
-            if now.sent_again:  # a new server has its end at another place
+            if now.sent_again:  # a new server has its end at another position
                 ends = [row.order for row in came if row.number == gap.until] + [gap.above]
                 above = max((order for order in ends if order is not None), default=None)
                 now = replace(now, passed=False, above=above)
@@ -148,7 +149,7 @@ def _with_sent_again(
 def _with_new_shards(
     source: str, gaps: Mapping[str, Gap], made: Checkpoint, before: Checkpoint
 ) -> dict[str, Gap]:
-    """*gaps* that are of tables, too, that were first seen in what was skipped and sent again."""
+    """Return *gaps* that also cover tables that were first seen in what was sent again."""
     own = (one for one in made.shards.keys() - before.shards.keys() if one.source == source)
     there = (one for one in own if made.shards[one] is not None and shard_exists(made, one))
     new = tuple(there)
@@ -166,9 +167,9 @@ def _with_new_shards(
 
 
 def _last_order(source: str, rows: Iterable[HeartbeatRow], before: Checkpoint) -> Order | None:
-    """Return the order of the newest landed heartbeat of *source* in *before*, if it is known.
+    """Return the order of the newest landed heartbeat of *source* in *before*, None if unknown.
 
-    *rows* name the partitions of its topic.
+    *rows* name the topic of the heartbeats.
     """
     topics = {row.topic for row in rows}
     own = (
@@ -180,7 +181,7 @@ def _last_order(source: str, rows: Iterable[HeartbeatRow], before: Checkpoint) -
 
 
 def _sent_again(gap: Gap, numbers: Iterable[int]) -> int:
-    """Up to which heartbeat all has come again from that before *gap* on; -1 after a jump."""
+    """Return up to which heartbeat all was sent again, from before *gap*; -1 after a jump."""
     again = gap.again
     for number in numbers:
         if again < gap.until:
@@ -190,7 +191,7 @@ def _sent_again(gap: Gap, numbers: Iterable[int]) -> int:
 
 
 def _judged(trail: HeartbeatHistory, top: Order | None, batch: int) -> HeartbeatHistory:
-    """Return *trail*, which notes whether its highest is above those of all earlier batches."""
+    """Return *trail*, with a note whether its highest order is above all of earlier batches."""
     if trail.raised != batch:
         return trail
     return replace(trail, clear=top is None or top < trail.order)
@@ -199,11 +200,11 @@ def _judged(trail: HeartbeatHistory, top: Order | None, batch: int) -> Heartbeat
 def _settled(
     trail: HeartbeatHistory, source: str, made: Checkpoint, before: Checkpoint
 ) -> HeartbeatHistory:
-    """*trail*, which is not over before what was sent again has landed from all partitions.
+    """Return *trail*, which is not over before all that was sent again has landed everywhere.
 
-    Where batches are capped, others may be behind that of the heartbeats.  What the collector has
-    acknowledged counts once all has landed that was listed after it; the first to count may have
-    been listed before numbers had climbed back, the second was listed after the first counted.
+    In capped batches other partitions may be behind that of the heartbeats. An acknowledgement
+    counts once all has landed that was listed after it. The first one to count may have been listed
+    before the numbers had climbed back; the second was listed after the first counted.
     """
     if trail.over == made.batch:
         ways = sum(one.source == source for one in made.high)
@@ -216,7 +217,7 @@ def _settled(
 
 
 def _lost_with(made: Checkpoint, since: int, heartbeats: Iterable[LandedHeartbeat]) -> str:
-    """Return what was lost, since that batch, of the partitions that `heartbeats` came from."""
+    """Return the losses since batch *since* in the partitions from which *heartbeats* came."""
     ways = {one.partition_of for one in heartbeats}
     losses = (
         f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
@@ -259,7 +260,7 @@ def _gap(source: str, made: Checkpoint, topic: str, span: tuple[int, int], why: 
 
 
 def note_levels(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
-    """Record up to which batch all heartbeats have landed that were listed with it."""
+    """Record the batch up to which all heartbeats have landed that were listed with it."""
     listing = context.listing
     own = _partitions(checkpoint.heartbeat_histories, listing)
     heartbeats = {
@@ -292,13 +293,13 @@ def _levelled(
         if not _landed(waiting.ends, made):
             return trail
         trail = replace(trail, level=waiting.batch)
-    if len(own) == 1 or _landed(listed, made):  # one partition is never ahead of itself
+    if len(own) == 1 or _landed(listed, made):  # a single partition is never ahead of another one
         return replace(trail, level=made.batch, backlog=None)
     return replace(trail, backlog=HeartbeatBacklog(made.batch, listed))
 
 
 def _broken(waiting: HeartbeatBacklog, listed: Mapping[str, int]) -> bool:
-    """Whether it is never passed: heartbeats come through another topic, or this one was cut."""
+    """Return whether it is never reached: heartbeats use another topic now, or this one was cut."""
     return any(listed.get(name, -1) < end for name, end in waiting.ends.items())
 
 
@@ -309,7 +310,7 @@ def _landed(ends: Mapping[str, int], made: Checkpoint) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SeenHeartbeat:
-    """A heartbeat that had landed when its source's log ended at ``head``, and what was read."""
+    """A heartbeat that had landed when its source's log ended at ``head``; the partitions then."""
 
     order: Order
     head: Head
@@ -318,7 +319,7 @@ class _SeenHeartbeat:
 
 @dataclass(eq=False)
 class HeartbeatLowWatermark:
-    """The newest of each source that is passed, and the one that may be next."""
+    """For each source the newest heartbeat that is a low watermark, and the next candidate."""
 
     _passed: dict[str, _SeenHeartbeat] = field(default_factory=dict)
     _next: dict[str, _SeenHeartbeat] = field(default_factory=dict)
@@ -326,7 +327,7 @@ class HeartbeatLowWatermark:
     def floors(
         self, checkpoint: Checkpoint, listing: Listing, orderings: Mapping[str, Ordering]
     ) -> Mapping[SourcePartition, Order]:
-        """`SourcePartition` -> order of the heartbeat that is passed in it.
+        """Return `SourcePartition` -> order of the low watermark that holds in it.
 
         *listing* was made after *checkpoint*.
         """

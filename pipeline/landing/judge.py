@@ -32,7 +32,7 @@ from pipeline.reports import Hold
 
 @dataclass(frozen=True, slots=True)
 class JudgedBatch:
-    """What is written and explained, and the plan without the sources that are held."""
+    """A batch that is written and explained, and its plan without held sources."""
 
     chosen: Plan
     epochs: Epochs
@@ -42,7 +42,7 @@ class JudgedBatch:
 
 @dataclass(eq=False)
 class BatchJudge:
-    """Reads and judges batches; ``holds`` and ``watermark`` outlive one batch."""
+    """Reads and judges batches; ``holds`` and ``watermark`` persist across batches."""
 
     reader: BatchReader
     holds: SourceHolds
@@ -124,10 +124,10 @@ class BatchJudge:
     def _find_undecided(
         self, strange: StrangeRows, epochs: Epochs, held: Mapping[str, Hold], now: HoldContext
     ) -> dict[TopicPartition, int]:
-        """First offset of the rows that end a batch and that a broker may have refused.
+        """Return the first offset of rows that end a partition and that a broker may have refused.
 
-        They wait for the row behind them, which shows whether it did. A source with other strange
-        rows is *held*, and so is one with a row that has waited too long.
+        They wait for the row behind them, which shows whether it did. Sources in *held* with other
+        strange rows, or with a row that has waited too long, do not wait.
         """
         listing, at = now.listing, self.clock()
         decided = {tp: first for tp, first in strange.items() if tp not in strange.undecided}
@@ -148,11 +148,11 @@ class BatchJudge:
         before: Checkpoint,
         ends: Mapping[TopicPartition, int],
     ) -> Plan:
-        """Read on behind the undecided rows at *ends*, or up to them where there is no more room.
+        """Read on behind the undecided rows at *ends*, or up to them if the batch is full.
 
         Nothing else of their sources lands before them: a later statement would make them outdated
-        for good. What is left out so makes the room. A partition that begins with them is read
-        twice as far: no later batch would have more room.
+        for good. What is left out makes room in the batch. A partition that begins with undecided
+        rows is read twice as far, as no later batch would have more room.
         """
         waiting = {listing.source_of[at.topic] for at in ends}
         topics = frozenset(at.topic for at in ends)
@@ -214,9 +214,9 @@ def find_unexplained_rows(
 ) -> StrangeRows:
     """Return the rows that go back and repeat nothing: partition -> first such offset.
 
-    *doubted* are the partitions that may, *checkpoint* is that before the batch, *floors* are as of
-    :func:`pipeline.landing.order_check.find_highest_orders`, *grown* are topics that have gained
-    partitions.
+    *doubted* are the partitions that may have such rows, *checkpoint* is that before the batch.
+    *floors* are as of :func:`pipeline.landing.order_check.find_highest_orders`. *grown* are topics
+    that have gained partitions.
     """
     if not doubted:
         return StrangeRows()
@@ -231,7 +231,7 @@ def find_unexplained_rows(
     found = find_unexplained(
         rows, back, partial(read_near, log), partial(is_outdated, checkpoint), grown
     )
-    if found.undecided and floors:  # below a floor alone there is no row to be repeated behind them
+    if found.undecided and floors:  # only below a floor, no landed row is behind them
         own = find_low_rows(
             read_staged(tuple(sorted({at.topic for at in found.undecided})), JUDGED),
             checkpoint.high,

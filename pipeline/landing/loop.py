@@ -98,7 +98,7 @@ class Landing:
         return Upstream.of(self.feeds, self.transport, self.clock)
 
     def recall_holds(self, holds: Iterable[str]) -> None:
-        """Restore the *holds* that were open before a restart; call it before anything lands."""
+        """Hold the rows of *holds* from before a restart again at once; call it before landing."""
         self._holds.recall(holds)
 
     def land(

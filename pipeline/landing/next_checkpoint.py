@@ -75,7 +75,7 @@ def shards_named_in_ddl(texts: Iterable[tuple[str, str]], shards: Iterable[Shard
     }
 
 
-@dataclass(frozen=True)  # without slots: most batches ask for some of it only
+@dataclass(frozen=True)  # without slots: its properties are cached, and most batches need few
 class _SourceStatements:
     """All statements of one source, in lower case."""
 
@@ -83,16 +83,16 @@ class _SourceStatements:
 
     @cached_property
     def words(self) -> str:
-        """Each word once."""
+        """Return each word of the text once."""
         return "\n".join(sorted({*_WORDS.findall(self.text)}))
 
     @cached_property
     def of_databases(self) -> bool:
-        """Whether a statement may be about a database."""
+        """Return whether a statement may be about a database."""
         return "database" in self.words or "schema" in self.words
 
     def is_about(self, shard: Shard) -> bool:
-        """Return whether it contains the name of *shard* or of its database."""
+        """Return whether the text contains the name of *shard* or of its database."""
         own = Shard(shard.source, shard.name.casefold())
         return self._holds(own.relation) or (self.of_databases and self._holds(own.database))
 
@@ -100,7 +100,7 @@ class _SourceStatements:
         return name in (self.words if _WORDS.fullmatch(name) else self.text)
 
 
-NONE_AGAIN = BackfillStep()  # where none is open
+NONE_AGAIN = BackfillStep()  # if no backfill is open
 
 
 RULES: tuple[CheckpointRule, ...] = (
@@ -132,7 +132,7 @@ def next_checkpoint(
 ) -> tuple[Checkpoint, tuple[Settled, ...]]:
     """Return the checkpoint after the batch of *context*, and the shards whose base it completes.
 
-    *acknowledged* holds only what W of *plan* has passed.  The statistics count the rows that
+    *acknowledged* holds only what W of *plan* has passed. The statistics include the rows that
     *again* takes.
     """
     checkpoint, settled = _advance(
@@ -153,7 +153,8 @@ def _advance(
 ) -> tuple[Checkpoint, tuple[Settled, ...]]:
     """Add what the batch itself proves.
 
-    A source whose epoch moves loses what it had acknowledged: two logs prove nothing of each other.
+    A source whose epoch moves loses its acknowledgement: positions of two logs prove nothing about
+    each other.
     """
     facts, router, waived = context.stats, context.router, context.waived
     epochs, starts = context.epochs.known, context.epochs.starts
@@ -227,13 +228,13 @@ def _shards_after(
     shards: Mapping[Shard, str | None],
     names_of: Callable[[str], TopicNames | None],
 ) -> TopicShards:
-    """The shards after the batch, and which of them are there."""
+    """Return the shards after the batch, and which of them exist."""
     made = replace(checkpoint, shards=shards, existing=find_births(checkpoint, facts)[0])
     return TopicShards(made, shards, names_of)
 
 
 def _departed(checkpoint: Checkpoint, facts: BatchStats, dropped: Iterable[Settled]) -> set[str]:
-    """Tables that a shard has left, by a DROP or a RENAME."""
+    """Return the tables that a shard has left, by a DROP or a RENAME."""
     gone = {*(old for old, _ in _renamed(checkpoint, facts)), *(done.shard for done in dropped)}
     return {table for shard in gone if (table := checkpoint.shards.get(shard)) is not None}
 
@@ -241,7 +242,7 @@ def _departed(checkpoint: Checkpoint, facts: BatchStats, dropped: Iterable[Settl
 def _snaps(
     checkpoint: Checkpoint, facts: BatchStats, batch: int, waived: frozenset[str]
 ) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
-    """Snapshots that are still awaited, and the bases that this batch completes."""
+    """Return the snapshots that are still awaited, and the bases that this batch completes."""
     left, settled = advance_snapshots(checkpoint, facts, batch)
     open_ = {shard: snap for shard, snap in left.items() if snap.waiver(shard) not in waived}
     return open_, settled
@@ -250,7 +251,7 @@ def _snaps(
 def _backfilled(
     again: BackfillStep, snaps: Mapping[Shard, OpenSnapshot], settled: tuple[Settled, ...]
 ) -> tuple[dict[Shard, OpenSnapshot], tuple[Settled, ...]]:
-    """With bases that were read again; a snapshot that began before one of them is outlived."""
+    """Add backfilled bases; a snapshot that began before one of them is dropped."""
     bases = {done.shard: done for done in settled}
     for done in again.settled:
         known = bases.get(done.shard)
@@ -261,7 +262,7 @@ def _backfilled(
 
 
 def _corrected(again: BackfillStep) -> set[str]:
-    """Tables with rows of a repair or replay: older mirrors and copies of them lack these rows.
+    """Return tables with rows of a repair or replay: older mirrors and copies lack these rows.
 
     Rows of a bootstrap do not count: it takes many batches, and ``complete`` names the last one.
     """
@@ -288,7 +289,10 @@ def _completed(made: Checkpoint, settled: Iterable[Settled]) -> Checkpoint:
 
 
 def _lost(checkpoint: Checkpoint, settled: Iterable[Settled]) -> Mapping[Shard, Order]:
-    """Up to where shards lack changes though nothing is open: rows moved away before still do."""
+    """Return the order below which shards may lack changes although no gap is open.
+
+    A base closes a gap, but rows that moved to another table before still lack the changes.
+    """
     doubts: list[Gap | Quarantine] = [*checkpoint.gaps.values()]
     doubts += checkpoint.quarantine.values()
     closed = {
@@ -313,7 +317,7 @@ def _acknowledged(
 
 
 def _epochs(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> dict[str, Epoch]:
-    """The epochs now; a new one remembers what was acknowledged of the log before."""
+    """Return the epochs now; a new one keeps the acknowledgement of the log before."""
     said = {
         name: checkpoint.acknowledged.get(name) for name in find_moved(checkpoint.epochs, epochs)
     }
@@ -321,7 +325,7 @@ def _epochs(checkpoint: Checkpoint, epochs: Mapping[str, Epoch]) -> dict[str, Ep
 
 
 def _started(made: Checkpoint, starts: Mapping[EpochStart, int], plan: Plan) -> Checkpoint:
-    """With those of all *starts* that say something of rows to come, or to be sent again."""
+    """Return *made* with those *starts* that matter for rows that are new or redelivered."""
     again = {(name, made.epochs[name].number) for name in find_resending(made, made.epochs)}
     left = find_needed_starts(starts, made.offsets, renewed=plan.renewed, kept=again)
     return replace(made, starts=left)
@@ -330,12 +334,14 @@ def _started(made: Checkpoint, starts: Mapping[EpochStart, int], plan: Plan) -> 
 def _shards(
     checkpoint: Checkpoint, facts: BatchStats, seen: Iterable[Shard], router: Router
 ) -> Mapping[Shard, str | None]:
-    """Also those that a statement altered, without rows or a base: BLOCKED until they have one.
+    """Return the shards after the batch, with their tables.
 
-    A RENAME alters the table that it makes; where it names no database of the old one, as in
-    ``USE a; RENAME TABLE t TO b.t``, Debezium does not tell it (measured on 3.5).
+    They include shards that a statement altered, without rows or a base: these are BLOCKED until
+    they have a base. A RENAME alters the table that it makes. If it does not name the database of
+    the old one, as in ``USE a; RENAME TABLE t TO b.t``, Debezium does not report the old one
+    (measured on 3.5).
 
-    The same object if none is new and none has moved, so that nothing compares all of them.
+    It is the same object if no shard is new or has moved, so that nothing compares all of them.
     """
     altered = (
         one.shard
@@ -373,7 +379,7 @@ def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
 
 
 def grown_topics(checkpoint: Checkpoint, plan: Plan) -> frozenset[str]:
-    """Topics that have gained partitions up to *plan*: their keys may have moved."""
+    """Return topics that have gained partitions up to *plan*: their keys may have moved."""
     added = {at.topic for at in plan.offsets.keys() - checkpoint.offsets.keys()}
     if not added:
         return frozenset(checkpoint.grown)
@@ -394,7 +400,7 @@ def _opened(plan: Plan, batch: int, known: TopicShards) -> tuple[Gap, ...]:
 
 
 def _renamed(checkpoint: Checkpoint, facts: BatchStats) -> tuple[tuple[Shard, Shard], ...]:
-    """Renamed shards, before and after."""
+    """Return the renamed shards, before and after."""
     return tuple(
         (news.former, news.shard)
         for news in facts.news
@@ -425,7 +431,7 @@ def _gaps(
     settled: Sequence[Settled],
     waived: frozenset[str],
 ) -> dict[str, Gap]:
-    """What is still lost; it goes with the rows when their table is renamed."""
+    """Return the gaps after the batch; a gap follows the rows when their table is renamed."""
     result: dict[str, Gap] = {}
     renamed = [(str(old), str(new)) for old, new in _renamed(checkpoint, facts)]
     for gap in (*checkpoint.gaps.values(), *opened):
@@ -448,7 +454,7 @@ def _quarantine(
     *,
     epochs: Mapping[str, Epoch],
 ) -> dict[str, Quarantine]:
-    """What is open after this batch; *checkpoint* is before it, *known* the shards after it."""
+    """Return the open quarantines after the batch; *known* are the shards after it."""
     result: dict[str, Quarantine] = {}
     for subject in sorted({*checkpoint.quarantine, *facts.errors}):
         one, fresh = checkpoint.quarantine.get(subject), facts.errors.get(subject)
@@ -482,7 +488,7 @@ def _more(
 
 
 def _sure(checkpoint: Checkpoint, epochs: Mapping[str, Epoch], source: str) -> int:
-    """The epoch of all that a batch holds of *source*; 0 if some may be of the one before."""
+    """Return the epoch of all rows of *source* in a batch; 0 if some may be of an earlier one."""
     before, now = checkpoint.epochs.get(source), epochs.get(source)
     if now is None or now.number != (1 if before is None else before.number):
         return 0
@@ -505,14 +511,18 @@ def _closed(one: Quarantine, settled: Iterable[Settled]) -> Quarantine | None:
 
 
 def _healed(settled: Iterable[Settled], doubt: Gap | Quarantine) -> set[str]:
-    """Shards whose new base holds all that is in *doubt*."""
+    """Return the shards whose new base closes *doubt*."""
     return {str(done.shard) for done in settled if heals(done, doubt)}
 
 
 def heals(done: Settled, doubt: Gap | Quarantine) -> bool:
-    """Whether a base began after all that is in *doubt*; a CREATE may merely have come later."""
+    """Return whether a base began after all losses of *doubt*.
+
+    A CREATE may have landed after the losses only by chance, so it counts only once *doubt* is
+    passed.
+    """
     later = done.since > doubt.batch
-    if isinstance(doubt, Gap) and doubt.doubt:  # no base, before it is known up to where
+    if isinstance(doubt, Gap) and doubt.doubt:  # no base closes it before its end is known
         later = later and doubt.above is not None and done.order > doubt.above
     elif isinstance(doubt, Gap) and doubt.above is not None:
         later = done.order >= doubt.above
@@ -520,7 +530,10 @@ def heals(done: Settled, doubt: Gap | Quarantine) -> bool:
 
 
 def _passed(made: Checkpoint, acknowledged: Mapping[str, Acknowledged]) -> Checkpoint:
-    """The checkpoint with what is lost noted as passed, of sources that are read up to an end."""
+    """Note gaps and quarantines as passed if all their sources were read up to a listed end.
+
+    A gap whose missing changes were sent again closes for the shards that now have them.
+    """
 
     def passed(doubt: Gap | Quarantine) -> bool:
         return {source_of(name) for name in doubt.shards} <= acknowledged.keys()
@@ -546,10 +559,10 @@ def _passed(made: Checkpoint, acknowledged: Mapping[str, Acknowledged]) -> Check
 
 
 def _has_arrived(gap: Gap, made: Checkpoint) -> bool:
-    """Whether all has landed that was sent again with missing heartbeats.
+    """Return whether all has landed that was sent again with missing heartbeats.
 
-    *gap* is of a source that was read up to another listing in this batch.  The one that noted it
-    as passed may have been made before the heartbeats came; this one was made after that.
+    *gap* is of a source that was read up to another listing in this batch. The listing that noted
+    it as passed may have been made before the heartbeats came; this one was made after that.
     """
     if not (gap.sent_again and gap.passed and gap.shards and gap.above is not None):
         return False
@@ -559,8 +572,8 @@ def _has_arrived(gap: Gap, made: Checkpoint) -> bool:
 def _sent_late(gap: Gap, made: Checkpoint) -> Gap:
     """Return *gap*, which was redelivered, for the shards for which that was too late.
 
-    A statement about them has landed before, or came with it: order alone does not show which rows
-    it met. A base as of that statement, such as a CREATE's, holds all earlier rows.
+    A statement about them has landed before, or came with it: order alone does not show to which
+    rows it applied. A base as of that statement, such as a CREATE's, holds all earlier rows.
     """
 
     def late(name: str) -> bool:

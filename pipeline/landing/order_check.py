@@ -1,11 +1,10 @@
 """Checks that orders rise in each partition of a batch, and finds rows that are too low.
 
-Each run of rows reports what is needed to see that all its partitions rise. The rows themselves
-are read only in partitions where that is in doubt.
+Each run of rows reports what is needed to see that all its partitions rise. The rows themselves are
+read only in partitions where that is in doubt.
 
-An equal order is not too low. The change of a key is a delete and a create at one order, and
-rows of a snapshot share theirs. Two different changes of one key at one order are found by the
-fold.
+An equal order is not too low. The change of a key is a delete and a create at one order, and rows
+of a snapshot share theirs. The fold of a merge finds two different changes of one key at one order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def group_rows(rows: pa.Table, names: Sequence[str]) -> tuple[Ints, Ints]:
-    """Each row's group, from 0 on in the order they come, and the first row of each group.
+    """Return each row's group, numbered from 0 as they occur, and the first row of each group.
 
     Null is a value like any other.
     """
@@ -34,7 +33,7 @@ def group_rows(rows: pa.Table, names: Sequence[str]) -> tuple[Ints, Ints]:
             mixed = codes * len(column.dictionary) + column.indices.to_numpy()
             codes = _encoded(pa.array(mixed)).indices.to_numpy().astype(np.int64)
     firsts: Ints = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
-    firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal places the last one written stays
+    firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # the last write to an index remains
     return codes, firsts
 
 
@@ -53,8 +52,8 @@ NO_FLOORS: Mapping[SourcePartition, Order] = {}
 class OrderStretch:
     """The orders of some rows of one partition, from the offset ``first`` on.
 
-    ``begins`` is that of its first row, ``highest`` that of a LIVE row, None without one;
-    ``rising`` if no row is below the one before it.
+    ``begins`` is the order of its first row. ``highest`` is the highest order of a LIVE row, None
+    without one. ``rising`` is True if no row is below the one before it.
     """
 
     source: str
@@ -66,7 +65,7 @@ class OrderStretch:
 
     @property
     def partition(self) -> SourcePartition:
-        """Its key in ``Checkpoint.high``."""
+        """Return its key in ``Checkpoint.high``."""
         return SourcePartition(self.source, self.at)
 
 
@@ -102,7 +101,7 @@ def find_highest_orders(
 ) -> tuple[dict[SourcePartition, Order], frozenset[TopicPartition]]:
     """Return the highest LIVE order of each partition, and partitions that may have low rows.
 
-    A partition without a LIVE row keeps its order in *high*.  *floors*: as *high*, orders
+    A partition without a LIVE row keeps its order in *high*. *floors* has the same keys: orders
     below which nothing new can come.
     """
     reached: dict[SourcePartition, Order] = {}
@@ -125,8 +124,9 @@ def find_low_rows(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the offsets of rows whose order is too low in their partition.
 
-    In: ``JUDGED``, in any order.  A row is too low if its order is below that of a LIVE row
-    before it, by offset, or below *high*, or *floors* as of :func:`find_highest_orders`.
+    In: ``JUDGED``, in any order. A row is too low if its order is below that of a LIVE row before
+    it, by offset. It is also too low below *high*, or below *floors* as of
+    :func:`find_highest_orders`.
     """
     parts = [pc.struct_field(rows["order"], [name]) for name in ORDER_PARTS]
     flat = rows.drop_columns("order")
@@ -146,7 +146,7 @@ def find_low_rows(
 
 
 def read_places(rows: pa.Table) -> Columns:
-    """The parts of the orders of *rows*, 0 where one is null."""
+    """Return the parts of the orders of *rows*, one array per part; 0 for null."""
     return [_ints(rows, name) for name in ORDER_PARTS]
 
 
@@ -160,7 +160,7 @@ def _highest_of(*orders: Order | None) -> Order | None:
 
 
 def _placed(rows: pa.Table) -> pa.Table:
-    """Rows whose place says when they came: no schema change, no incremental snapshot's."""
+    """Return rows whose order shows when they came: no DDL, and no incremental snapshot rows."""
     apart = pc.or_(
         pc.equal(rows["op"], str(Op.DDL)),
         pc.equal(pc.fill_null(rows["snapshot"], ""), INCREMENTAL),
@@ -172,7 +172,7 @@ def _placed(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Ordered:
-    """Rows partition by partition, by offset; ``partitions`` is what each of ``codes`` means."""
+    """Rows sorted by partition and offset; ``codes`` are indexes into ``partitions``."""
 
     partitions: Sequence[SourcePartition]
     codes: Ints
@@ -199,7 +199,7 @@ def _by_offset(rows: pa.Table) -> _Ordered:
 
 
 def _find_run_starts(codes: Ints) -> Ints:
-    """Where each partition begins; *codes* rise."""
+    """Return where each partition begins; *codes* rise."""
     return np.unique(codes, return_index=True)[1]
 
 
@@ -216,10 +216,10 @@ def _highest(columns: Columns, *, rising: bool) -> Order:
 
 
 def _is_below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) -> Flags:
-    """Whether each row is below the highest LIVE order before it in its partition.
+    """Return whether each row is below the highest LIVE order before it in its partition.
 
-    What was landed before is put in front of each partition as a LIVE row; orders become ranks,
-    and the partition's number is the rank's highest digit, so that one running maximum serves all.
+    The landed order is put before each partition as a LIVE row. Orders become ranks, and the
+    partition's number is the highest digit of a rank, so one running maximum serves all partitions.
     """
     highs = np.array([order.parts for order in before.values()], np.int64).reshape(len(before), 4)
     owners = np.array(list(before), np.int64)
@@ -235,14 +235,14 @@ def _is_below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order
 
 
 def _ranks(places: Ints) -> Ints:
-    """Ranks of orders; of equal ones the later has the higher rank, so that it is not below."""
+    """Return ranks of orders; of equal orders the later one ranks higher, so it is not below."""
     ranks = np.empty(len(places), np.int64)
     ranks[np.lexsort(places.T[::-1])] = np.arange(len(places))
     return ranks
 
 
 def _less(one: Columns, other: Columns) -> Flags:
-    """Whether each order of *one* is below that of *other*."""
+    """Return whether each order of *one* is below that of *other*."""
     less, equal = np.array(False), np.array(True)
     for mine, its in zip(one, other, strict=True):
         less = less | (equal & (mine < its))
@@ -251,7 +251,7 @@ def _less(one: Columns, other: Columns) -> Flags:
 
 
 def highest_by_source(high: Mapping[SourcePartition, Order]) -> dict[str, Order]:
-    """Source -> the highest of its orders in *high*, which is as ``Checkpoint.high``."""
+    """Return source -> the highest of its orders in *high* (as ``Checkpoint.high``)."""
     found: dict[str, Order] = {}
     for one, order in high.items():
         found[one.source] = max(order, found.get(one.source, order))

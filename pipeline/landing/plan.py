@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def disturbed(self) -> frozenset[str]:
-        """Return each ``topic:partition`` whose landed offsets may have other records now, or none."""
+        """Return each ``topic:partition`` whose landed offsets may now have other or no records."""
         lost = (TopicPartition(gap.topic, gap.partition) for gap in self.gaps)
         return frozenset(map(str, (*self.renewed, *lost)))
 
@@ -125,7 +125,7 @@ class Plan:
         )
 
     def cut(self, at: Mapping[TopicPartition, int], w: Ends) -> "Plan":
-        """Return the plan that reads the partitions of *at* up to these offsets; *w* is W before."""
+        """Return the plan that reads partitions up to the offsets of *at*; *w* is W before."""
         spans, offsets = dict(self.spans), dict(self.offsets)
         for tp, until in at.items():
             spans[tp] = replace(spans[tp], end=replace(spans[tp].end, offset=until))

@@ -1,19 +1,19 @@
 """Keeps the holds of sources, and decides when a held source is read again.
 
-A held source stays at W, so each round would read, decode and judge the same records. What can
-end a hold is known without reading: another server or log, a waiver, or a topic that was
-created again. For unforeseen causes the source is read again now and then.
+A held source stays at W, so each round would read, decode and judge the same records. What can end
+a hold is known without reading: another server or log, a waiver, or a topic that was created again.
+For unforeseen causes the source is read again now and then.
 
-A batch may end with a row that the broker refused at first. Only the row behind it shows that.
-The source waits up to a minute for each such row without a hold, and nothing of it lands
-meanwhile: rows of its other partitions may be of another log, too. A capped batch ends before the
-refused row instead, so that the next one holds the row behind it.
+A batch may end with a row that the broker refused at first. Only the row behind it shows that. The
+source waits up to a minute for each such row without a hold. None of its rows land meanwhile: rows
+of its other partitions may be of another log, too. A capped batch ends before the refused row
+instead, so that the next one holds the row behind it.
 
 A waiver accepts rows that are below what was landed. If a statement about their shard is newer,
-they land in the table under its earlier name. That table may no longer exist, or the name may
-now be that of another table. Each table that a statement was about since then is missing these
-rows. This is a gap until the table has a base from above them. The table that has the name now
-also has rows that are not its own.
+they land in the table under its earlier name. That table may no longer exist, or the name may now
+be that of another table. Each table that a statement was about since then is missing these rows.
+This is a gap until the table has a base from above them. The table that has the name now also has
+rows that are not its own.
 """
 
 import re
@@ -34,12 +34,12 @@ from pipeline.landing.rule import BatchContext
 from pipeline.model import Order, OrderSpan, Shard, TopicPartition
 from pipeline.reports import Hold
 
-PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
+PATIENCE = timedelta(minutes=1)  # in which a registry may still learn an unknown schema number
 RESENT = timedelta(minutes=1)  # in which the row behind rows that a broker refused has to come
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _DISORDER = re.compile(r"disorder:[^:]+:(?P<partition>[^:]+:\d+):(?P<offset>\d+)@\d+")
 UndecidedRow = tuple[TopicPartition, int]
-"""Offset of the first row that ends its partition and that a broker may have refused."""
+"""Partition, and offset of the first of the rows at its end that a broker may have refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class HoldContext:
     waived: frozenset[str]
 
     def of(self, source: str) -> Hashable:
-        """Stable while nothing of it changes."""
+        """Return a value that stays equal while nothing changes for *source*."""
         gaps = tuple(
             gap.id for gap in self.chosen.gaps if self.listing.source_of.get(gap.topic) == source
         )
@@ -61,16 +61,17 @@ class HoldContext:
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """Rows that a waiver lets pass: source -> shards with such a row -> the orders that they had.
+    """Rows that a waiver accepts: source -> shard with such a row -> the orders that the rows had.
 
-    Of the epochs that ``stood`` before: what is read again after a waiver is in a new one already.
+    These orders are in the epochs that ``stood`` before the batch: rows that are read again after a
+    waiver are in a new epoch already.
     """
 
     stood: Epochs
     let_pass: Mapping[str, Mapping[str, OrderSpan]] = field(default_factory=dict)
 
     def with_waived(self, strange: StrangeRows, before: Epochs, now: Epochs) -> "LateRows":
-        """And the *strange* ones that are taken for a new log, as the epochs *now* say."""
+        """Return it with the *strange* rows that count as a new log, by the epochs *now*."""
         found = {source: dict(one) for source, one in self.let_pass.items()}
         for source, passed in strange.late.items():
             if now.number(source) > before.number(source):
@@ -81,7 +82,10 @@ class LateRows:
         return replace(self, let_pass=found)
 
     def noted(self, facts: BatchStats, explained: StrangeRows, held: Container[str]) -> BatchStats:
-        """*facts* of the batch that lands them, and what is *explained*; not of sources *held*."""
+        """Return *facts* of the batch with its late rows: *explained* ones, and waived ones.
+
+        Rows of sources *held* are left out.
+        """
         own = [one for source, one in self.let_pass.items() if source not in held]
         let_pass = {name: span for one in own for name, span in one.items()}
         refused = (name for one in explained.late.values() for name in one)
@@ -128,28 +132,28 @@ def note_late_rows(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
 
 @dataclass(eq=False)
 class SourceHolds:
-    """Holds of sources, as long as each is not to be read again."""
+    """Holds of sources, each until the source may be read again."""
 
     _holds: dict[str, Hold] = field(default_factory=dict)
     _retries: Retries = field(default_factory=Retries)
     _unknown: dict[tuple[str, int], datetime] = field(default_factory=dict)  # schemas, since when
     _lost: dict[str, frozenset[int]] = field(default_factory=dict)  # schemas, by source
-    _undecided: dict[UndecidedRow, datetime] = field(default_factory=dict)  # since when
+    _undecided: dict[UndecidedRow, datetime] = field(default_factory=dict)  # row -> since when
 
     def holds(self, source: str) -> bool:
-        """Whether it was found in disorder when it was read last."""
+        """Return whether the source was in disorder when it was read last."""
         return source in self._holds
 
     def waits(self, row: UndecidedRow, at: datetime) -> bool:
-        """Whether the source of *row*, which may have been refused, is not to be held for it yet.
+        """Return whether the source of *row* still waits for the row behind it, and so is not held.
 
-        Where the clock was set back, the row is waited for from the start.
+        If the clock was set back, the wait starts again.
         """
         since = self._undecided[row] = min(self._undecided.get(row, at), at)
         return not has_passed(since, RESENT, at)
 
     def recall(self, holds: Iterable[str]) -> None:
-        """Wait for no row of *holds*, which are the ids of those from before a restart."""
+        """Do not wait for rows of *holds*, which are the ids of the holds from before a restart."""
         for name in holds:
             found = _DISORDER.fullmatch(name)
             if found is not None:
@@ -157,9 +161,9 @@ class SourceHolds:
                 self._undecided[row] = LONG_AGO
 
     def no_schemas(self, error: NoSchemasError, at: datetime) -> Hold:
-        """A source whose messages cannot be read now; they stay where they are.
+        """Return the hold of a source whose messages cannot be read now; they stay in their topic.
 
-        A number that its registry has not known for a while is nothing to wait for any more.
+        A number that its registry has not known for ``PATIENCE`` is given up.
         """
         source, more = error.source, ""
         for number in error.numbers:
@@ -180,7 +184,7 @@ class SourceHolds:
         )
 
     def standing(self, now: HoldContext, at: datetime) -> Mapping[str, Hold]:
-        """Sources that are left out of this round unread."""
+        """Return the holds of the sources that this round leaves out unread."""
         return {
             source: hold
             for source, hold in self._holds.items()
@@ -195,7 +199,7 @@ class SourceHolds:
         at: datetime,
         undecided: Container[UndecidedRow] = (),
     ) -> None:
-        """Remember what was *found* of the sources that were *read*, and which rows *undecided*."""
+        """Record the holds *found* in the sources *read*, and which rows remain *undecided*."""
         free = {source for source in read if source not in found}
         self._undecided = {
             row: since

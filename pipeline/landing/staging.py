@@ -1,8 +1,7 @@
 """Writes and reads a batch's files before the commit, and finds their rows in the change log.
 
-After a failover a new server may redeliver what has landed. Such rows get the order with which
-they landed. Batches without such rows read nothing for this, which is all but the first batches
-after a failover.
+After a failover a new server may redeliver what has landed. Such rows get the order with which they
+landed. Only the first batches after a failover hold such rows; other batches read nothing for this.
 """
 
 import uuid
@@ -52,14 +51,14 @@ from pipeline.transports.transport import OffsetRange, Transport
 PLACE = ("topic", "partition", "offset")
 OF_ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE})
 MessagePlace = tuple[TopicPartition, int]
-RESTAMPED = 65_536  # rows held at once
+RESTAMPED = 65_536  # rows held in memory at once
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Files of a batch, what to judge them by, and the leader epochs of the last records read.
+    """Files of a batch, its statistics, and the leader epochs of the last records read.
 
-    ``counts`` are those of what was read.
+    ``counts`` are the numbers of records read and of rows, by partition.
     """
 
     files: tuple[WrittenFile, ...]
@@ -70,7 +69,7 @@ class Staged:
     def compare_topics(self, shards: TopicShards, router: Router) -> dict[str, TopicCounts]:
         """Return table -> what its topics brought; *shards* as of the batch's checkpoint."""
 
-        @cache  # topics of a source have the same shards: their hashes cost less than their tables
+        @cache  # topics of a source share shards: hashing those costs less than their tables
         def tables(lost: tuple[str, ...]) -> frozenset[str]:
             named = (router.table(Shard.parse(text).name) for text in lost)
             return frozenset(table for table in named if table is not None)
@@ -183,10 +182,10 @@ def rows_again(
     *,
     counted_before: Collection[str] = (),
 ) -> tuple[WrittenFile, ...]:
-    """Files of rows that were read again, in the batch of *stamp*, and of their columns.
+    """Return files in the batch of *stamp*: of rows that were read again, and of their columns.
 
-    Those of the quarantined changes *counted_before* bear their names as ``error``: of a message as
-    many rows as it has names there.
+    *counted_before* are names of quarantined changes, several of them for a message with several
+    rows. Each row of such a message gets one of the names as its ``error``.
     """
     names: dict[MessagePlace | None, list[str]] = {}
     for name in counted_before:
@@ -200,9 +199,9 @@ def rows_again(
 def restamp_file(
     log: ChangeLog, file: WrittenFile, stamp: Stamp, names: Mapping[MessagePlace | None, list[str]]
 ) -> WrittenFile:
-    """Return a file of the same rows in the batch of *stamp*: they were written before it had one.
+    """Return a file of the same rows, which had no batch, in the batch of *stamp*.
 
-    *names*: see :func:`rows_again`; names that a row has are taken out.
+    *names*: see :func:`rows_again`; a name that a row gets is removed.
     """
     if (made_out := restamp_copy(log.store, file, stamp)) is not None:
         return made_out
@@ -249,7 +248,7 @@ def _named(rows: pa.RecordBatch, names: Mapping[MessagePlace | None, list[str]])
 def staged_rows(
     store: Store, files: Sequence[WrittenFile], topics: Sequence[str], columns: Sequence[str]
 ) -> pa.Table:
-    """Rows of these topics in files that are not committed; *columns*, ``topic`` among them."""
+    """Return the rows of these topics in uncommitted files; *columns* must include ``topic``."""
     return pa.concat_tables(
         [
             rows.filter(pc.is_in(rows["topic"], pa.array(topics, pa.string())))
@@ -259,7 +258,7 @@ def staged_rows(
 
 
 def read_file(store: Store, file: WrittenFile, columns: Sequence[str]) -> pa.Table:
-    """All rows of one file, in its order; *columns* of ``CHANGES`` but the partition's."""
+    """Return all rows of one file, in its order; *columns* are of ``CHANGES``, without ``dt``."""
     schema = pa.schema([CHANGES.field(name) for name in columns])
     with pq.ParquetFile(store.source(file.path)) as parquet:
         return parquet.read(columns=list(columns)).select(list(columns)).cast(schema)
@@ -280,9 +279,9 @@ def read_near(log: ChangeLog, asked: Asked) -> pa.Table:
 def with_landed_positions(
     staged: Staged, checkpoint: Checkpoint, epochs: Epochs, log: ChangeLog, stamp: Stamp
 ) -> Staged:
-    """The batch with rows that were sent again under the order they were landed with.
+    """Return the batch with redelivered rows at the order with which they landed.
 
-    Where there are none, which is all but the first batches after a fail-over, nothing is read.
+    Nothing is read without such rows, which only the first batches after a fail-over have.
     """
     if not staged.files or not find_resending(checkpoint, epochs.known):
         return staged
