@@ -60,7 +60,7 @@ def replay_checkpoints(
 
 
 def _full(ordered: Texts, first: int) -> tuple[Checkpoint, Texts]:
-    """The full checkpoint of batch *first*, and the texts after it."""
+    """Return the full checkpoint of batch *first*, and the texts after it."""
     found = [text for batch, text in ordered if batch == first]
     if len(found) != 1:
         detail = f"batch {first} has {len(found)} full markers"
@@ -79,7 +79,7 @@ def _hole(expected: int, found: int) -> str:
 class CheckpointReader:
     """Returns the checkpoint of any batch of one lane, in rising order; reads only new markers.
 
-    ``texts`` reads (batch, text) of the lane's markers in batches after the one it is given.
+    ``texts`` returns (batch, text) of the lane's markers in batches after its argument.
     """
 
     texts: Callable[[int], Iterable[tuple[int, str]]]
@@ -89,7 +89,7 @@ class CheckpointReader:
         """Return the checkpoint as it was after *batch*; read no marker twice.
 
         Raises:
-            HeldError: ``mark_lost`` if one of the markers it rests on is not there.
+            HeldError: ``mark_lost`` if a marker that it needs is missing.
         """
         known = self._known
         if known is not None and known.batch == batch:
@@ -107,7 +107,7 @@ class CheckpointReader:
         return checkpoint
 
     def _whole(self, batch: int) -> Texts:
-        """The texts from the newest full one on, which the last one names."""
+        """Return the texts from the newest full one on; the last text names it."""
         last = self._after(batch - 1, batch)
         if len(last) != 1:
             detail = f"batch {batch} has {len(last)} markers"
@@ -125,7 +125,7 @@ ROW_OPS = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ)
 
 @dataclass(eq=False)
 class ChangeLog:
-    """For one thread; ``lane`` numbers the batches."""
+    """The change log of ``lane``, which numbers the batches; for one thread."""
 
     store: Store
     lane: str
@@ -137,17 +137,17 @@ class ChangeLog:
         self._checkpoints = CheckpointReader(self._texts)
 
     def look(self) -> Snapshot | None:
-        """The newest version; None before the table is there."""
+        """Return the newest version; None before the table exists."""
         self._known = load_snapshot(self.store, self._known)
         return self._known
 
     def know(self, snapshot: Snapshot) -> None:
-        """Go on from *snapshot*, which was committed here."""
+        """Continue from *snapshot*, which was committed here."""
         self._known = snapshot
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version looked at last.
+        """Return the version of the last look.
 
         Raises:
             ProofError: no look has found a change log yet.
@@ -158,18 +158,18 @@ class ChangeLog:
         return self._known
 
     def opened(self, clock: datetime) -> Snapshot:
-        """The newest version, of a new table if there was none."""
+        """Return the newest version; create the table if there is none."""
         return self.look() or self._made(clock)
 
     def batch(self) -> int:
-        """Number of the newest batch in the version looked at last; -1 before the first."""
+        """Return the newest batch in the version of the last look; -1 before the first."""
         return self.snapshot.transactions.get(build_app_id(self.lane), -1)
 
     def put(self, actions: Sequence[Action], stamp: Stamp) -> None:
         """Commit the batch of *stamp* once; maintenance may come first, another batch may not.
 
         Raises:
-            HeldError: ``lane_taken``: the newest batch is not the one before it.
+            HeldError: ``lane_taken`` if the newest batch is not the one before it.
         """
         while True:
             if self.batch() != stamp.batch - 1:
@@ -193,7 +193,7 @@ class ChangeLog:
                 return
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest batch's checkpoint; None before the first batch.
+        """Return the newest batch's checkpoint; None before the first batch.
 
         Raises:
             HeldError: ``mark_lost`` if a batch is numbered but its checkpoint is incomplete.
@@ -203,7 +203,7 @@ class ChangeLog:
         return self._checkpoints.at(self.batch())
 
     def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
-        """Source, order and payload of schema changes in later batches, as they landed."""
+        """Return source, order, payload of schema changes above batch *after*, as they landed."""
         columns = ("source", "order", "after", "batch", "topic", "offset")
         found = self._of_ops((Op.DDL,), after, columns)
         placed = found.filter(pc.is_valid(found["order"]))
@@ -213,7 +213,7 @@ class ChangeLog:
     def near(
         self, source: str, topics: Sequence[str], logs: Collection[int], columns: Sequence[str]
     ) -> pa.Table:
-        """Landed rows of these topics of a source whose order lies in one of its *logs*."""
+        """Return landed rows of these topics of a source whose order is in one of the *logs*."""
         files = self._files(lambda file: _meets(file, "log", min(logs), max(logs)))
         found = scan_files(
             self.store, files, among=("topic", topics), ops=EVERY_OP, columns=columns
@@ -242,12 +242,12 @@ class ChangeLog:
         return found.filter(pc.fill_null(own, False))
 
     def of_key(self, table: str, key: str, since: Order, columns: Sequence[str]) -> pa.Table:
-        """Landed changes of one key of a table, none of an order below *since*."""
+        """Return landed changes of one key of a table, none with an order below *since*."""
         files = self._files(lambda file: _meets(file, "epoch", since.epoch, None))
         wanted = tuple(dict.fromkeys([*columns, "table", "order"]))
         found = scan_files(self.store, files, among=("key", (key,)), ops=ROW_OPS, columns=wanted)
         own = found.filter(pc.equal(found["table"], table))
-        above = [Order(**one) >= since for one in own["order"].to_pylist()]  # few have one key
+        above = [Order(**one) >= since for one in own["order"].to_pylist()]  # a key has few changes
         return own.filter(pa.array(above, pa.bool_())).select(list(columns))
 
     def sent(
@@ -294,7 +294,7 @@ class ChangeLog:
 
 
 def require_rows_with_a_checkpoint(log: ChangeLog) -> None:
-    """Refuse a log that holds batches of the lane, and nothing that numbers them.
+    """Reject a log that has rows of the lane, but no batch number of it.
 
     Raises:
         HeldError: ``mark_lost``.
@@ -311,5 +311,5 @@ def require_rows_with_a_checkpoint(log: ChangeLog) -> None:
 
 
 def _meets(file: ActiveFile, part: str, low: int, high: int | None) -> bool:
-    """Whether the file may hold orders with *part* between the two, both included."""
+    """Return whether the file may hold orders with *part* in ``[low, high]``."""
     return may_overlap(order_ends(file, part), low, high)

@@ -36,7 +36,7 @@ from pipeline.model import ORDER_PARTS, Op
 
 PARTITION = "dt"
 GROUP = 4096  # rows of a row group
-LARGEST = 16 * 2**20  # bytes of one, as long as it has more than one row
+LARGEST = 16 * 2**20  # bytes of a row group with more than one row
 STORED = pa.schema([column for column in CHANGES if column.name != PARTITION])
 _KINDS = {Op.CREATE: 0, Op.UPDATE: 0, Op.READ: 0, Op.DELETE: 1, Op.DDL: 2}
 _REST = 3
@@ -44,17 +44,17 @@ _FEW = [  # columns of few values; a dictionary of any other costs more than it 
     *("lane", "batch", "source", "shard", "table", "op", "origin", "topic", "partition"),
     *("received", "snapshot", "schema_id", "error", "order.epoch", "order.log"),
 ]
-_BOUNDED = [  # columns that are searched by; before, after and raw are long, and never are
+_BOUNDED = [  # columns used in searches; before, after and raw are long, and not used
     *("lane", "batch", "source", "shard", "table", "op", "key", "origin"),
     *("topic", "partition", "offset"),
     *(f"order.{part}" for part in ORDER_PARTS),
 ]
-_PLAIN = ("batch", "received")  # of one value each, which another may take the place of
+_PLAIN = ("batch", "received")  # each has one value, which may be replaced later
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that no commit names yet: all that its ``add`` says of it.
+    """A file that no commit names yet, with the content of its ``add`` action.
 
     ``path`` is relative to the table's folder; ``stats`` is JSON text.
     """
@@ -67,7 +67,7 @@ class WrittenFile:
     records: int
 
     def added(self, at: datetime, *, data_change: bool = True) -> Action:
-        """The action that takes it into the table."""
+        """Return the action that adds it to the table."""
         return add_file(
             self.path,
             size=self.size,
@@ -80,7 +80,7 @@ class WrittenFile:
 
 @dataclass(eq=False)
 class SortedFile:
-    """Write one file; nothing is there before the first run, nor if the block fails.
+    """Writes one file; no file exists before the first run, or if the block fails.
 
     ``received`` is the batch's instant: its day is the file's partition.
     """
@@ -100,7 +100,7 @@ class SortedFile:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        """Finish the file, durably, and fill in ``written``; it stays None without a run."""
+        """Finish the file, durably, and set ``written``; it remains None without a run."""
         try:
             if failure[0] is None:
                 self._finish()
@@ -113,7 +113,7 @@ class SortedFile:
     def add(self, batches: list[pa.RecordBatch]) -> None:
         """Append a run: all of these rows of ``CHANGES``, at least one.
 
-        The batches are taken over: *batches* is empty afterwards, and their memory is free.
+        The batches are consumed: *batches* is empty afterwards, and their memory is free.
         """
         rows = _joined(batches)
         stats = statistics.collect_statistics(pa.Table.from_batches([rows]), self.metadata)
@@ -161,7 +161,10 @@ class SortedFile:
 
 
 def sort_rows(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Indices of *rows* by kind, table and order, then as they came; no table and no order last."""
+    """Return the indexes that sort *rows* by kind, table and order; equal rows keep their order.
+
+    Rows without a table or an order come last.
+    """
     groups = _groups(rows)
     parts = [pc.struct_field(rows["order"], [part]) for part in ORDER_PARTS]
     order = [pc.fill_null(part, np.iinfo(np.int64).max).to_numpy() for part in parts]
@@ -171,9 +174,10 @@ def sort_rows(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def merge_statistics(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Statistics of two runs as those of one file; a column that one run cannot bound has no bound.
+    """Return the statistics of two runs as those of one file.
 
-    A run in which a column is null throughout bounds nothing, and leaves the other's bounds.
+    A column has a bound only if each run has one. A run in which a column is all null does not
+    count; the other's bounds remain.
     """
     counts = (one["numRecords"], other["numRecords"])
     nulls = (one["nullCount"], other["nullCount"])
@@ -198,7 +202,7 @@ def _codec(path: str) -> str:
 
 
 def _leaves(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
-    """Paths of the columns that hold values, as Parquet has them."""
+    """Yield paths of the columns that hold values, as Parquet names them."""
     for one in fields:
         if pa.types.is_struct(one.type):
             yield from _leaves(one.type, f"{above}{one.name}.")
@@ -217,7 +221,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _groups(rows: pa.RecordBatch) -> npt.NDArray[np.integer[Any]]:
-    """One number for kind and table; of 16 bits where they suffice, which are sorted by radix."""
+    """Return one number per row for kind and table; 16 bits if enough, to sort by radix."""
     ops, tables = rows["op"].dictionary_encode(), rows["table"].dictionary_encode()
     kinds = np.array([_KINDS.get(op, _REST) for op in ops.dictionary.to_pylist()], np.int64)
     names = tables.dictionary.to_pylist()
@@ -243,7 +247,7 @@ def _bounds(
     nulls: tuple[Mapping[str, Any], Mapping[str, Any]],
     counts: tuple[int, int],
 ) -> dict[Path, list[Any]]:
-    """Values of each column, from every run that holds any; without columns that lack one."""
+    """Return the bounds of each column, from every run with values; none if a run has no bound."""
     found: dict[Path, list[Any]] = {}
     flat, missing = [_flat(side) for side in values], [_flat(side) for side in nulls]
     for path in missing[0]:
@@ -271,14 +275,14 @@ def _nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
     return nested
 
 
-LOWEST = 2**62  # no batch, and no instant, comes to this
+LOWEST = 2**62  # above every batch number and every instant
 FILLED = ("batch", "received")
 _RECEIVED = CHANGES.field("received").type
 
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """The placeholder for one file's batch number; the next number is that of its instant."""
+    """The placeholder for one file's batch number; its successor is that for the receive time."""
 
     number: int
 
@@ -288,7 +292,7 @@ class Blank:
         return cls(LOWEST + secrets.randbits(61))
 
     def columns(self, rows: int) -> dict[str, pa.Array]:
-        """``batch`` and ``received`` of so many rows."""
+        """Return ``batch`` and ``received`` of so many rows."""
         instant = pa.scalar(self.number + 1, pa.int64()).cast(_RECEIVED)
         batch = pa.scalar(self.number, pa.int64())
         return {"batch": pa.repeat(batch, rows), "received": pa.repeat(instant, rows)}
@@ -313,7 +317,7 @@ def restamp_copy(store: Store, file: WrittenFile, stamp: Stamp) -> WrittenFile |
 
 
 def _bytes(number: int) -> bytes:
-    """As Parquet stores 64 bits."""
+    """Return *number* as Parquet stores 64 bits."""
     return number.to_bytes(8, "little")
 
 

@@ -46,7 +46,7 @@ FOOTERS = 2_000  # files whose bounds are kept; 250 row groups of one take some 
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
-    """A landed change of a key; ``key`` is None of one that emptied the shard.
+    """A landed change of a key; ``key`` is None for a change that emptied the shard.
 
     ``at`` is the time of the source's clock, ``received`` that of the batch. ``place`` and
     ``offset`` are those of its message, None and -1 without one. ``changed`` are the columns that
@@ -70,9 +70,10 @@ class KeyChange:
 class KeySearch:
     """The changes that were found, newest first by order, and the effort.
 
-    ``files`` is how many may hold the key by their statistics, ``footers`` how many of these were
-    looked at, ``read`` how many were read, in so many row ``groups``. All batches from ``down_to``
-    on were searched; 0 if the whole log was. Days up to batch ``dropped`` are gone; -1 without.
+    ``files`` is the number of files that may hold the key by their statistics. ``footers`` of these
+    were looked at, and ``read`` of these were read, in so many row ``groups``. All batches from
+    ``down_to`` on were searched; 0 if the whole log was. Days up to batch ``dropped`` are gone; -1
+    without.
     """
 
     changes: tuple[KeyChange, ...]
@@ -85,13 +86,13 @@ class KeySearch:
 
     @property
     def whole(self) -> bool:
-        """Whether the whole log was searched."""
+        """Return whether the whole log was searched."""
         return self.down_to <= 0
 
 
 @dataclass(frozen=True, slots=True)
 class SoughtKeys:
-    """The keys to search for, of one table and lane, as the change log writes them, and the budget.
+    """The keys to search for, of one table and lane, spelled as in the change log, and the budget.
 
     ``budget`` is for the whole search; the newest file is always searched.
     """
@@ -106,8 +107,8 @@ class SoughtKeys:
 class GroupBounds:
     """The bounds of one row group from a footer; ``keyless`` if rows in it may have no key.
 
-    Rows that empty a shard have none. Their op lies between those of a create and an update, so
-    the bounds of ops do not tell.
+    Rows that empty a shard have no key. Their op sorts between those of a create and an update, so
+    the bounds of ops do not show them.
     """
 
     table: RowGroup
@@ -115,24 +116,24 @@ class GroupBounds:
     keyless: bool
 
     def may_hold(self, table: str, keys: Sequence[str]) -> bool:
-        """Whether rows of *table* with one of *keys*, ascending, or with none may be in it."""
+        """Return whether it may hold rows of *table* with one of *keys* (ascending) or without."""
         return self.table.holds((table,)) and (self.keyless or self.key.holds(keys))
 
 
 Bounds = tuple[GroupBounds, ...]
-"""Of the row groups of a file, in their order."""
+"""Bounds of the row groups of a file, in their order."""
 
 
 @dataclass(eq=False)
 class FooterBounds:
-    """The bounds of row groups by file, of those asked for last. Thread-safe."""
+    """The bounds of row groups by file, for the files used last. Thread-safe."""
 
     most: int = FOOTERS
     _known: OrderedDict[str, Bounds] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def of(self, file: Any, path: str) -> Bounds:
-        """Those of the open *file* at *path*."""
+        """Return the bounds of the open *file* at *path*."""
         known = self.known(path)
         if known is not None:
             return known
@@ -144,7 +145,7 @@ class FooterBounds:
         return found
 
     def known(self, path: str) -> Bounds | None:
-        """Those of a file that was asked for before; None if it was not."""
+        """Return the bounds of a file that was read before; None if it was not."""
         with self._lock:
             if path in self._known:
                 self._known.move_to_end(path)
@@ -154,7 +155,7 @@ class FooterBounds:
 def find_key_changes(
     store: Store, snapshot: Snapshot, sought: SoughtKeys, footers: FooterBounds
 ) -> KeySearch:
-    """Search for *sought* and for what emptied the table's shards.
+    """Search for changes of *sought*, and for rows that emptied the table's shards.
 
     Raises:
         HeldError: ``file_damaged``.
@@ -227,7 +228,7 @@ def _group_bounds(metadata: Any) -> Iterator[GroupBounds]:
 def _read_part(
     store: Store, part: Part, wanted: Sequence[int], sought: SoughtKeys, until: float | None
 ) -> tuple[list[KeyChange], int]:
-    """Changes in the *wanted* row groups, and how many of these were read in time."""
+    """Return changes in the *wanted* row groups, and how many of these were read in time."""
     found, done = list[KeyChange](), 0
     with open_file(store, part.path) as file:
         for start in range(0, len(wanted), GROUPS_AT_ONCE):
@@ -280,9 +281,10 @@ def _change(row: dict[str, Any]) -> KeyChange:
 
 
 def _newest_first(one: KeyChange) -> tuple[Any, ...]:
-    """By order, then origin; of one order a create is newer than the delete of a changed key.
+    """Return a sort key: order, then origin; at one order a create is newer than a delete.
 
-    What empties a shard takes only rows from before its order, so it is the oldest at that order.
+    Both have one order if a key was changed. A row that empties a shard concerns only rows below
+    its order, so it is the oldest at that order.
     """
     parts = (-1,) if one.order is None else one.order.parts
     return parts, one.op not in EMPTYING, int(one.origin), one.op is not Op.DELETE, one.batch

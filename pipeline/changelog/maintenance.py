@@ -43,9 +43,10 @@ _BEGINNING = timedelta(minutes=10)
 
 @dataclass(eq=False)
 class CleaningTimes:
-    """When each table is due.  A new process waits a little.
+    """Decides when the cleaning of each table is due.
 
-    It does not wait the whole interval, or a process that restarts more often would never clean up.
+    A new process waits a little, but not the whole interval. Otherwise a process that restarts more
+    often would never clean up.
     """
 
     often: timedelta
@@ -53,20 +54,20 @@ class CleaningTimes:
     _cleaned: dict[str, datetime] = field(default_factory=dict)
 
     def due(self, name: str) -> bool:
-        """Whether it is time."""
+        """Return whether the cleaning of *name* is due."""
         now = self.clock()
         first = now - self.often + min(self.often, _BEGINNING)
         return now - self._cleaned.setdefault(name, first) >= self.often
 
     def cleaned(self, name: str) -> None:
-        """Note that it is done, or was tried."""
+        """Note that it was done, or tried."""
         self._cleaned[name] = self.clock()
 
 
 TOGETHER = 16  # files of about one size that are worth joining
 SIZES = (2**20, 8 * 2**20, 24 * 2**20)  # bytes: a file of the last size stays as it is
-AT_ONCE = 48 * 2**20  # bytes read at once, any two files; in memory they are ten times as much
-MOST = 500  # files at once
+AT_ONCE = 48 * 2**20  # bytes read together, or any two files; they need ten times as much memory
+MOST = 500  # files joined together
 KINDS: tuple[frozenset[Op], ...] = (
     frozenset({Op.DELETE}),
     frozenset({Op.DDL}),
@@ -77,7 +78,7 @@ KINDS: tuple[frozenset[Op], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """New files that replace others, and the actions that commit that."""
+    """New files that replace others, and the actions that commit the replacement."""
 
     files: tuple[WrittenFile, ...]
     actions: tuple[Action, ...]
@@ -155,7 +156,7 @@ def _whole(store: Store, file: ActiveFile) -> pa.Table:
 
 
 def _kinds(rows: pa.Table) -> Iterator[pa.Table]:
-    """Rows of each kind that has any; what changes mirrors comes first.  Markers by lane, too."""
+    """Yield the rows of each kind, those that change mirrors first; markers also by lane."""
     apart = [str(op) for kind in KINDS for op in kind]
     masks = [pc.invert(pc.is_in(rows["op"], pa.array(apart, pa.string())))]
     masks += [pc.is_in(rows["op"], pa.array([str(op) for op in k], pa.string())) for k in KINDS]
@@ -166,7 +167,7 @@ def _kinds(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _by_lane(rows: pa.Table) -> Iterator[pa.Table]:
-    """Each lane gives up its own markers."""
+    """Yield the markers of each lane, because a lane removes only its own."""
     for lane in pc.unique(rows["lane"]).to_pylist():
         yield rows.filter(pc.equal(rows["lane"], lane))
 
@@ -174,7 +175,7 @@ def _by_lane(rows: pa.Table) -> Iterator[pa.Table]:
 def drop_other_rows(
     store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], ops: Collection[Op], at: datetime
 ) -> tuple[Action, ...]:
-    """Actions that take *files*, of one day, out of the log, but for their rows of *ops*."""
+    """Return actions that remove *files*, all of one day, but keep their rows of *ops*."""
     day = datetime.fromisoformat(str(files[0].partition[PARTITION])).replace(tzinfo=at.tzinfo)
     words = pa.array([str(op) for op in ops], pa.string())
     kept = []
@@ -193,31 +194,31 @@ def drop_other_rows(
 
 
 def is_compaction_needed(actions: Sequence[Action], snapshot: Snapshot) -> bool:
-    """Whether all files that *actions* remove are still there."""
+    """Return whether all files that *actions* remove still exist."""
     went = [action["remove"]["path"] for action in actions if "remove" in action]
     return all(path in snapshot.files for path in went)
 
 
-KEPT = (Op.DDL, Op.MARK, Op.ERROR)  # they tell what no other row does
+KEPT = (Op.DDL, Op.MARK, Op.ERROR)  # no other row has their information
 COMPACTS = "OPTIMIZE"
-_LEFT = timedelta(days=1)  # what has left the log stays; batches are never read by version
+_LEFT = timedelta(days=1)  # how long removed files are kept; batches are never read by version
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class LogMaintenance:
-    """Compact and clean the change log of one lane."""
+    """Compacts and cleans the change log of one lane."""
 
     settings: PipelineSettings
     changes: ChangeLog
     clock: Callable[[], datetime]
     _checkpointed: int = -1
-    _kept_because: str = ""  # why no day is dropped, as the log has it
+    _kept_because: str = ""  # last logged reason why no day is dropped
     _cleaning: CleaningTimes = field(init=False)
-    _router: Router = field(init=False)  # one: it remembers which rule decides for each shard
+    _router: Router = field(init=False)  # a single one, because it caches the rule of each shard
 
     def __post_init__(self) -> None:
-        """Nothing is due yet."""
+        """Start with nothing due."""
         self._router = Router(self.settings.rules)
         self._cleaning = CleaningTimes(self.settings.upkeep.vacuum_every, self.clock)
 
@@ -247,7 +248,8 @@ class LogMaintenance:
     def _remove_superseded(self) -> None:
         """Remove markers that the newest full text in the log replaces.
 
-        The checkpoint at hand may be newer than that of a log that was rolled back.
+        That text is read from the log, because the checkpoint at hand may be newer than a log that
+        was rolled back.
         """
         newest = self.changes.checkpoint()
         if newest is None:
@@ -258,7 +260,7 @@ class LogMaintenance:
             self._committed(tuple(remove_file(file, at=now) for file in old), "DELETE")
 
     def _committed(self, actions: tuple[Mapping[str, object], ...], operation: str) -> bool:
-        """Commit on the newest version, as long as the files to remove are there."""
+        """Commit on the newest version if the files to remove exist; return whether it did."""
         note = {"sluice": {"lane": self.settings.lane}}
         while is_compaction_needed(actions, self.changes.snapshot):
             try:
@@ -278,7 +280,7 @@ class LogMaintenance:
         return False
 
     def _drop(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> None:
-        """Drop whole days that are old, and that no mirror and no open question needs."""
+        """Drop whole days that are old, and that no mirror and no open gap or quarantine needs."""
         why = self._kept_by(checkpoint, applied)
         if why and why != self._kept_because:
             log.warning("maintenance drops no day of the change log", why=why)
@@ -304,12 +306,11 @@ class LogMaintenance:
             self._committed((*with_properties(snapshot, dropped), *actions), "DELETE")
 
     def _kept_by(self, checkpoint: Checkpoint, applied: Mapping[str, int]) -> str:
-        """Why no day is dropped at all; empty if days may be.
+        """Return why no day is dropped at all; empty if days may be dropped.
 
-        Changes that came late are merged beside what landed long before them: a delete that is
-        gone would bring its row back.
-        What is lost of a retired shard keeps none: that one comes back with a new base, or is held
-        by the very gap.
+        Late changes are merged with changes that landed long before them: without an old delete its
+        row would come back. Losses of a retired shard keep no day: it returns with a new base, or
+        its gap holds it.
         """
         living = active_shards(checkpoint, self._router)
 
@@ -340,10 +341,10 @@ class LogMaintenance:
 
 
 def _first_needed(newest: int, tables: Mapping[str, int], applied: Mapping[str, int]) -> int:
-    """The lowest batch that some mirror has not applied; the *newest* one is always needed.
+    """Return the lowest batch that a mirror has not applied; the *newest* one is always needed.
 
-    *tables*: existing table -> its last batch.  The mirror of a dropped table applies nothing more,
-    and begins with a new base if the table comes back.  So it keeps no day.
+    *tables*: existing table -> its last batch. The mirror of a dropped table applies nothing more,
+    and begins with a new base if the table comes back. So it keeps no day.
     """
     behind = [applied.get(t, -1) + 1 for t, last in tables.items() if applied.get(t, -1) < last]
     return min([newest, *behind])

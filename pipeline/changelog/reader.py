@@ -42,7 +42,7 @@ from pipeline.readings import (
 )
 from pipeline.resubmissions import parse_change_name
 
-SIZE = "coalesce(octet_length(encode(raw, 'hex')) / 2, 0)"  # it has no length for bytes
+SIZE = "coalesce(octet_length(encode(raw, 'hex')) / 2, 0)"  # SQL here has no length for bytes
 COLUMNS = 'batch, source, shard, "table", topic, "partition", "offset", received, error'
 
 
@@ -50,7 +50,7 @@ COLUMNS = 'batch, source, shard, "table", topic, "partition", "offset", received
 class ErrorRow:
     """A quarantined change: ``change`` is its name, as in a checkpoint; ``size`` is in bytes.
 
-    ``shard`` and ``table`` are None where they are unknown.
+    ``shard`` and ``table`` are None if unknown.
     """
 
     change: str
@@ -64,7 +64,7 @@ class ErrorRow:
 
     @property
     def subject(self) -> str:
-        """Its name in the checkpoint: the shard, if its table is known, or else the topic."""
+        """Return its name in the checkpoint: the shard if its table is known, else the topic."""
         if self.shard is not None and self.table is not None:
             return str(Shard(self.source, self.shard))
         place = parse_change_name(self.change)
@@ -74,7 +74,7 @@ class ErrorRow:
 def error_rows(
     pinned: SnapshotReader, lane: str, table: str | None, most: int
 ) -> tuple[ErrorRow, ...]:
-    """The newest, of one table (or ``topic:NAME``) or of all; at *most* so many."""
+    """Return the newest of one table (or ``topic:NAME``) or of all; at *most* so many."""
     topic = table.removeprefix("topic:") if table is not None else None
     about = "" if topic is None else _about(table or "", topic)
     found = pinned.select(
@@ -124,7 +124,7 @@ KEYED = (*ROWS, Op.READ)
 EMPTYING = (Op.TRUNCATE, Op.SETTLE)
 OF_BASE = f"(op = {quote_literal(Op.READ)} AND coalesce(origin, 0) = {int(Origin.SNAPSHOT)})"
 KEYS_AT_ONCE = 100
-BATCHES_FIRST = 100  # looked through for the highest order at first, then ten times as many
+BATCHES_FIRST = 100  # batches searched first for the highest order, then ten times as many
 
 
 @dataclass(eq=False)
@@ -138,21 +138,21 @@ class LogReader:
 
     @cached_property
     def batch(self) -> int:
-        """The newest batch in it; -1 before the first."""
+        """Return the newest batch in it; -1 before the first."""
         found = self.pinned.transaction(build_app_id(self.lane))
         return -1 if found is None else found
 
     @cached_property
     def dropped(self) -> int:
-        """The newest batch whose changes it no longer has, because their day was dropped; or -1."""
+        """Return the newest batch whose changes were dropped with their day; -1 without one."""
         return int(self.pinned.properties().get(DROPPED, "-1"))
 
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
-        """Newest landed change of each key, in the order asked; None without one.
+        """Return the newest landed change of each key, in the order of *keys*; None without one.
 
-        Looked for from the batch on that landed the record, or the one right before it, which a
-        tombstone's delete is.  Of a record that was dropped, or is not landed, later records of
-        its partition are looked for.
+        The search starts at the batch that landed the record, or the one right before it, as the
+        delete before a tombstone. If the record was dropped, or has not landed, later records of
+        its partition are searched.
         """
         found: dict[LogKey, KnownTouch] = {}
         for start in range(0, len(keys), KEYS_AT_ONCE):
@@ -165,7 +165,7 @@ class LogReader:
     def touched(
         self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
     ) -> tuple[bool, ...]:
-        """Whether a change of each key, or of all its shard, is in a batch above *after*."""
+        """Return whether each key, or its whole shard, was changed in a batch above *after*."""
         rows: set[str] = set()
         for start in range(0, len(keys), KEYS_AT_ONCE):
             some = [key for _, key in keys[start : start + KEYS_AT_ONCE]]
@@ -180,22 +180,22 @@ class LogReader:
         until: int,
         bases: Mapping[str, ShardBase] = NO_BASES,
     ) -> tuple[Transaction, ...]:
-        """Transactions of *table* whose END is in a batch in ``(after, until]``, by END's batch.
+        """Return transactions of *table* with an END in batches ``(after, until]``, by its batch.
 
-        None whose rows are all below *bases*, which are by ``source/shard``.
+        Those whose rows are all below *bases* (by ``source/shard``) are left out.
         """
         reader = TransactionReader(self.pinned, self.lane, self.memory)
         return reader.of(table, range(after + 1, until + 1), bases)
 
     def limit_ends(self, after: int, until: int, most: int) -> int:
-        """Newest batch up to *until* such that those above *after* have at *most* so many ENDs.
+        """Return the newest batch up to *until* with at *most* so many ENDs above *after*.
 
-        At least the first of them.
+        It is at least the first batch above *after*.
         """
         return TransactionReader(self.pinned, self.lane, self.memory).limit(after, until, most)
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
-        """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
+        """Return the number of changes (c, u, d) of *table* in batches in ``(after, until]``."""
         found = self.pinned.select(
             f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
             f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", ROWS)}'
@@ -203,7 +203,7 @@ class LogReader:
         return int(found[0]["n"])
 
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
-        """Those of them that are live and name no transaction."""
+        """Return how many of these changes are live and name no transaction."""
         found = self.pinned.select(
             f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
             f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", ROWS)}'
@@ -214,9 +214,9 @@ class LogReader:
     def key_times(
         self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
     ) -> tuple[KeyTimes, ...]:
-        """Of live changes of *table* landed in batches in ``(after, until]``, at *most* so many.
+        """Return times of at *most* so many live changes in batches in ``(after, until]``.
 
-        Of *keys*, and of each key whose newest change, by order, is not its latest.
+        The result holds *keys*, and each key whose newest change, by order, is not its latest.
         """
         oldest = ", ".join((*PLACE, "batch"))
         last = {f"p{i}": part for i, part in enumerate(PLACE)} | {"source": "source"}
@@ -242,7 +242,7 @@ class LogReader:
         )
 
     def errors(self, table: str | None, most: int) -> tuple[ErrorRow, ...]:
-        """The newest messages that could not be read, of one table (or topic) or of all."""
+        """Return the newest messages that could not be read, of one table (or topic) or of all."""
         return error_rows(self.pinned, self.lane, table, most)
 
     def error(self, change: str) -> tuple[ErrorRow, bytes] | None:
@@ -275,7 +275,7 @@ class LogReader:
     def row_versions(
         self, table: Table, shard: Shard, after: int, until: int, *, most: int
     ) -> tuple[RowVersion, ...] | None:
-        """Changes of rows of *shard* in batches in ``(after, until]``, in the order of the log.
+        """Return changes of rows of *shard* in batches in ``(after, until]``, in log order.
 
         None if there are more than *most*, if the shard was emptied or read again, or if some of
         these batches were dropped.
@@ -310,10 +310,11 @@ class LogReader:
         above: KeyName | None = None,
         most: int,
     ) -> tuple[tuple[Shard, str], ...]:
-        """Shards and keys of rows changed or repaired in batches in ``(after, until]``, each once.
+        """Return each shard and key that was changed or repaired in batches in ``(after, until]``.
 
-        Rows of a new base are left out: `emptied_shards` names their shard.  They ascend by
-        source, shard and key; at *most* so many, only those *above* a source, shard and key.
+        Rows of a new base are left out: `emptied_shards` names their shard. Results ascend by
+        source, shard and key. There are at *most* so many, and only those *above* a source, shard
+        and key.
 
         The log has no index by key, so each query reads the keys of all these batches. It reads
         more than *most*, and the memory keeps them for the next calls.
@@ -322,7 +323,7 @@ class LogReader:
         found = known.next(after, until, above, most) if known is not None else None
         if found is None:
             ahead = self._read_keys(table, after, until, above, max(most, self.ahead))
-            if len(ahead.keys) > most and until <= self.batch:  # no more can come to them
+            if len(ahead.keys) > most and until <= self.batch:  # these batches get no more rows
                 self.memory.keep_keys(table.name, ahead)
             found = ahead.keys[:most]
         return tuple((Shard(source, shard), key) for source, shard, key in found)
@@ -345,10 +346,10 @@ class LogReader:
         return KnownKeys(after, until, above, keys, len(keys) < most)
 
     def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
-        """Shards that a truncate or a new base emptied or filled in batches in ``(after, until]``.
+        """Return shards that were truncated or got a new base in batches in ``(after, until]``.
 
-        The log does not name the rows that left, and a base has too many to be looked at by key.
-        All shards of *table*, if some of these batches were dropped.
+        The log does not name the deleted rows, and a base has too many rows to look them up by key.
+        The result is all shards of *table* if some of these batches were dropped.
         """
         if until <= after:
             return frozenset()
@@ -362,9 +363,9 @@ class LogReader:
         return frozenset(Shard(row["source"], row["shard"]) for row in found)
 
     def highest_order(self, table: Table, shard: Shard, until: int) -> Order | None:
-        """Highest order of the shard's changes in the newest batches up to *until* that have any.
+        """Return the highest order of the shard in the newest batches up to *until* that have any.
 
-        None if none has landed.  Older batches are not read: their orders are lower, unless the
+        None if none has landed. Older batches are not read: their orders are lower, unless the
         newest hold redelivered changes only.
         """
         after, width = until, BATCHES_FIRST
@@ -384,9 +385,9 @@ class LogReader:
         return None
 
     def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
-        """Source, order and payload of schema changes in later batches, as they landed.
+        """Return source, order, payload of schema changes above batch *after*, as they landed.
 
-        Several of one order (a statement that swaps two tables) mean something in that order only.
+        Several of one order (a statement that swaps two tables) are valid in that sequence only.
         """
         found = self.pinned.select(
             f'SELECT source, "after" AS payload, {PLACES} FROM t'  # noqa: S608
@@ -397,7 +398,7 @@ class LogReader:
         return [(row["source"], Order(*read_place(row)), row["payload"]) for row in found]
 
     def _found(self, table: Table, keys: Sequence[LogKey]) -> dict[LogKey, KnownTouch]:
-        """The newest change of each key; of one known before, only later batches are searched."""
+        """Return the newest change of each key; for known keys only later batches are searched."""
         before, until = self.memory.touches.get(table.name, {}), self.memory.until
         known = [before[key] for key in keys if key in before]
         found = {one.key: one for one in known if one.until >= until}
@@ -417,7 +418,7 @@ class LogReader:
         return found | self._found_later(table, [key for key in keys if key not in found])
 
     def _found_later(self, table: Table, gone: Sequence[LogKey]) -> dict[LogKey, KnownTouch]:
-        """Of keys whose records the log has not, the newest change in a later record."""
+        """Return the newest change in a later record, for keys whose record the log lost."""
         if not gone:
             return {}
         before, until = self.memory.touches.get(table.name, {}), self.memory.until
@@ -456,7 +457,7 @@ class LogReader:
         return {row["key"]: row for row in found}
 
     def _emptied_since(self, table: Table, after: int) -> Sequence[Mapping[str, Any]]:
-        """Those in batches above *after*, or more; each batch is searched once."""
+        """Return emptying rows of batches above *after* or of more; each batch is searched once."""
         known, until = self.memory.emptied.get(table.name), self.memory.until
         if known is None or known.after > after:
             rows: Sequence[Mapping[str, Any]] = self._emptied(table, after)
@@ -470,7 +471,7 @@ class LogReader:
         return rows
 
     def _emptied(self, table: Table, after: int) -> list[dict[str, Any]]:
-        """Truncates and settles, oldest first; there is about one per base and operator's wish."""
+        """Return truncates and settles, oldest first: about one per base and per request."""
         return self.pinned.select(
             f'SELECT source, shard, op, batch, topic, "partition", "offset", {PLACES}'  # noqa: S608
             f" FROM t WHERE lane = {quote_literal(self.lane)} AND batch > {after}"
@@ -487,13 +488,16 @@ def _in_partition(key: LogKey) -> str:
 
 
 def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
-    """The first batch that may hold the records: none is before one below it in its partition."""
+    """Return the first batch that may hold the records, by lower records of their partitions.
+
+    A record never lands before a lower one of its partition.
+    """
     lower: dict[TopicPartition, KnownTouch] = {}
     for one in before:
         if one.key.at not in lower or one.key.offset > lower[one.key.at].key.offset:
             lower[one.key.at] = one
     if any(key.at not in lower or lower[key.at].key.offset >= key.offset for key in keys):
-        return -1  # a partition that is new, or of a recreated topic
+        return -1  # the partition is new, or its topic was recreated
     return min(lower[key.at].landed for key in keys)
 
 
@@ -514,6 +518,6 @@ def _touch(
 
 
 def _is_later(emptying: Mapping[str, Any], key: LogKey) -> bool:
-    """Whether it is a record of the key's partition, above the key's."""
+    """Return whether it is a record of the key's partition, above the key's."""
     place = emptying["topic"], emptying["partition"]
     return place == (key.at.topic, key.at.partition) and emptying["offset"] > key.offset

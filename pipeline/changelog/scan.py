@@ -28,7 +28,7 @@ from pipeline.errors import HeldError
 from pipeline.model import Op
 
 Ends = tuple[int | None, int | None]
-"""The least and the greatest; None where unknown."""
+"""Lowest and highest value; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Part:
 def find_parts(
     snapshot: Snapshot, after: int, until: int, ops: Collection[Op] = ()
 ) -> tuple[Part, ...]:
-    """Files that may hold rows of batches in ``(after, until]``, of one of *ops* if any is given.
+    """Return files that may hold rows of batches in ``(after, until]``, of *ops* if any are given.
 
-    Ascending by their lowest batch.  A file without statistics may hold anything.
+    They ascend by their lowest batch. A file without statistics may hold anything.
     """
     names = sorted(str(op) for op in ops)
     found = (
@@ -66,9 +66,10 @@ def scan_files(
     ops: Collection[Op],
     columns: Sequence[str],
 ) -> pa.Table:
-    """Rows of *files* whose column (of text) is *among* its values and whose op is one of *ops*.
+    """Return rows of *files* with an op of *ops* whose text column is *among* its values.
 
-    Out: *columns*, with ``CHANGES``'s types, in no particular order; bounded by what matches.
+    Out: *columns*, with the types of ``CHANGES``, in no particular order. Memory is bounded by what
+    matches.
 
     Raises:
         HeldError: ``file_damaged``.
@@ -90,14 +91,14 @@ def scan_files(
 
 
 def read_bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
-    """Return least and greatest value of a column in a file; None without statistics of it."""
+    """Return lowest and highest value of a column in a file; None without statistics of it."""
     stats = file.stats or {}
     low, high = (stats.get(bound) or {} for bound in ("minValues", "maxValues"))
     return low.get(name), high.get(name)
 
 
 def order_ends(file: ActiveFile, part: str) -> Ends:
-    """Between which two a *part* of its orders lies: epoch, log, pos or row."""
+    """Return lowest and highest value of a *part* of its orders: epoch, log, pos or row."""
     low, high = (
         one.get(part) if isinstance(one, Mapping) else None for one in read_bounds(file, "order")
     )
@@ -105,7 +106,7 @@ def order_ends(file: ActiveFile, part: str) -> Ends:
 
 
 def may_overlap(ends: Ends, low: int, high: int | None) -> bool:
-    """Whether what lies between *ends* may lie between *low* and *high*, all of them included."""
+    """Return whether values between *ends* may be in ``[low, high]``; *high* None is no limit."""
     least, most = ends
     return (most is None or most >= low) and (high is None or least is None or least <= high)
 
@@ -115,7 +116,7 @@ def open_file(store: Store, path: str) -> Iterator[Any]:
     """Open a file of the change log as pyarrow's ``ParquetFile``.
 
     Raises:
-        HeldError: ``file_damaged``, it is not there, or cannot be read to its end.
+        HeldError: ``file_damaged`` if it is missing, or cannot be read to its end.
     """
     try:
         with pq.ParquetFile(store.source(path)) as file:
@@ -135,12 +136,12 @@ class RowGroup:
     nulls: bool = False
 
     def holds(self, values: Sequence[str]) -> bool:
-        """Whether one of *values*, ascending, may be in it."""
+        """Return whether it may hold one of *values* (ascending)."""
         return not self.nulls and _crosses(values, self.low, self.high)
 
 
 def row_groups(metadata: Any, column: str) -> Iterator[RowGroup]:
-    """Each row group of a file, as far as *column* of text goes."""
+    """Yield the bounds of a text *column* in each row group of a file."""
     at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -153,7 +154,7 @@ def row_groups(metadata: Any, column: str) -> Iterator[RowGroup]:
 
 
 def find_row_groups(metadata: Any, column: str, values: Sequence[str]) -> list[int]:
-    """Row groups whose bounds let one of *values*, ascending, in."""
+    """Return the row groups whose bounds admit one of *values* (ascending)."""
     found = enumerate(row_groups(metadata, column))
     return [number for number, group in found if group.holds(values)]
 
@@ -184,11 +185,11 @@ class WantedBatches:
     until: int
 
     def meets(self, part: Part) -> bool:
-        """Whether *part* may hold one of them."""
+        """Return whether *part* may hold one of them."""
         return part.high > self.after and part.low <= self.until
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """Those of *rows* (batch) that are in one of them."""
+        """Return those of *rows* whose batch is one of them."""
         batch = rows["batch"]
         return rows.filter(pc.and_(pc.greater(batch, self.after), pc.less_equal(batch, self.until)))
 
@@ -201,9 +202,9 @@ def read_tables(
     ops: Collection[Op] = APPLIED_OPS,
     columns: Sequence[str] = APPLIED_COLUMNS,
 ) -> dict[str, pa.Table]:
-    """Rows of each wanted table, in no particular order; a table without any is absent.
+    """Return rows of each wanted table, in no particular order; a table without any is absent.
 
-    *columns* hold table and batch.  Bounded by what is wanted: see ``bounded``.
+    *columns* must contain table and batch. `limit_batches` bounds what is wanted.
     """
     if not wanted:
         return {}
@@ -221,13 +222,13 @@ def read_tables(
 
 @dataclass(eq=False)
 class TableRows:
-    """How many rows of a table may a file hold?  Each footer is read once, for all tables."""
+    """Estimates the rows of a table in a file; each footer is read once, for all tables."""
 
     store: Store
     _groups: dict[str, tuple[RowGroup, ...]] = field(default_factory=dict)
 
     def of(self, part: Part, table: str) -> int:
-        """Rows of the row groups that may hold the table: never fewer than there are."""
+        """Return the rows of row groups that may hold the table, which is never too few."""
         if part.path not in self._groups:
             with open_file(self.store, part.path) as file:
                 self._groups[part.path] = tuple(row_groups(file.metadata, "table"))
@@ -237,9 +238,10 @@ class TableRows:
 def limit_batches(
     rows: TableRows, files: Sequence[Part], table: str, wanted: WantedBatches, most: int
 ) -> WantedBatches:
-    """Stop before the batch with which more than *most* rows are read; at least one batch is.
+    """Return *wanted*, cut before the batch with which more than *most* rows would be read.
 
-    *files* ascend by their lowest batch, so that all of the batches before it are counted then.
+    At least one batch is left. *files* ascend by their lowest batch, so all earlier batches are
+    counted by then.
     """
     total = 0
     for part in files:
@@ -268,7 +270,7 @@ def _meeting(
 
 
 def _split(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Return the rows of each table."""
+    """Yield the rows of each table."""
     if not len(rows):
         return
     coded = rows["table"].combine_chunks().dictionary_encode()
@@ -295,15 +297,15 @@ class PlacedPart:
     places: Ends
 
     def near(self, log: tuple[int, int], pos: tuple[int, int]) -> bool:
-        """Whether it may hold one of the places between two, in the logs between two."""
+        """Return whether it may hold a position in the range *pos*, in a log of the range *log*."""
         one_log = self.logs == log and log[0] == log[1]
         return may_overlap(self.logs, *log) and (not one_log or may_overlap(self.places, *pos))
 
 
 def placed_parts(snapshot: Snapshot, until: int, ops: Collection[Op]) -> tuple[PlacedPart, ...]:
-    """All that may hold rows of one of *ops*, of batches up to *until*.
+    """Return all files that may hold rows of *ops*, of batches up to *until*.
 
-    Found once of each version, for all tables that ask.
+    They are computed once per version, for all tables.
     """
     key = (snapshot.uri, snapshot.version, snapshot.entry, until, tuple(ops))
     found = _known.get(key)

@@ -45,24 +45,24 @@ CHANGES = pa.schema(
         ("snapshot", pa.string()),
     ]
 )
-APPS = "sluice:"  # how the transaction ids of all lanes begin
+APPS = "sluice:"  # prefix of the transaction ids of all lanes
 DROPPED = "sluice.dropped"  # property: the last batch of a dropped day
 PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # nothing is ever deleted row by row
     "delta.logRetentionDuration": "interval 1 days",  # batches are numbered in the rows
     "delta.deletedFileRetentionDuration": "interval 1 days",  # must not outlive the log
     "delta.checkpointInterval": "20",
-    # no statistics on before, after and raw: they are long, and nothing is found by them
+    # no statistics on before, after and raw: they are long, and no search uses them
     "delta.dataSkippingStatsColumns": (
         "lane,batch,source,shard,table,op,key,order,origin,topic,partition,offset"
     ),
 }
-# rows that change a mirror; the order of their names is of no meaning
+# rows that change a mirror; the sequence of the ops has no meaning
 MIRROR_OPS = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE, Op.SETTLE)
 
 
 def build_app_id(lane: str) -> str:
-    """The Delta transaction id that numbers a lane's batches, and its mirrors' applied batches."""
+    """Return the Delta transaction id of a lane's batches, and of its mirrors' applied batches."""
     return f"{APPS}{lane}"
 
 
@@ -77,7 +77,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A shard's base is complete as of ``order``: rows of it that are older are gone."""
+    """A shard's base is complete as of ``order``: its older rows do not exist any more."""
 
     source: str
     shard: str
@@ -97,7 +97,7 @@ class ColumnEvent:
 
 
 def column_event_rows(events: Sequence[ColumnEvent], stamp: Stamp) -> pa.RecordBatch:
-    """One row of ``CHANGES`` for each."""
+    """Return one row of ``CHANGES`` for each of *events*."""
     rows = [
         _row(one, Op.DDL)
         | {"after": one.payload, "schema_id": zlib.crc32(one.payload.encode()) >> 1}
@@ -107,12 +107,12 @@ def column_event_rows(events: Sequence[ColumnEvent], stamp: Stamp) -> pa.RecordB
 
 
 def settle_rows(settles: Sequence[Settle], stamp: Stamp) -> pa.RecordBatch:
-    """One row of ``CHANGES`` for each."""
+    """Return one row of ``CHANGES`` for each of *settles*."""
     return _rows([_row(one, Op.SETTLE) for one in settles], stamp)
 
 
 def checkpoint_row(text: str, stamp: Stamp) -> pa.RecordBatch:
-    """The marker of a batch, as a row of ``CHANGES``."""
+    """Return the marker of a batch, as a row of ``CHANGES``."""
     return _rows([{"op": str(Op.MARK), "after": text}], stamp)
 
 

@@ -1,25 +1,24 @@
 """Compares what each source transaction announced for a table with what has landed.
 
-BEGIN and END have no order in the source log, and their ids recur after the log is reset. So an
-END belongs to the epochs of what landed in its batch, or since its BEGIN. It is compared with
-rows of those epochs only; and with those of later ones if no transaction of its id began after it.
+BEGIN and END have no order in the source log, and their ids recur after the log is reset. So an END
+belongs to the epochs of what landed in its batch, or since its BEGIN. It is compared with rows of
+those epochs only; and with those of later ones if no transaction of its id began after it.
 
-Rows of a shard whose base is above the transaction are not missing: the base has their result.
-A base is above if it is above a landed row of the transaction. If none has landed, it must be
-above all of the END's batch, and must have begun so much later that newer rows had landed.
+Rows of a shard whose base is above the transaction are not missing: the base has their result. A
+base is above if it is above a landed row of the transaction. If none has landed, it must be above
+all of the END's batch, and must have begun so much later that newer rows had landed.
 
-A collector that is killed inside a transaction sends it again. The new run numbers events from
-1, at or before the first event that is not known to be stored. Its END counts the new run only.
-`resumed` finds the event at which the new run began; an empty result means that there were not
-two runs, or that it is undecidable.
+A collector that is killed inside a transaction sends it again. The new run numbers events from 1,
+at or before the first event that is not known to be stored. Its END counts the new run only.
+`find_resumed_numbers` finds the event at which the new run began. An empty result means that there
+were not two runs, or that it is undecidable.
 
 Debezium's Postgres connector numbers events as before when it sends them again, and its END counts
 all of them. So its transactions need no BEGIN: each began with its event 1, and counts as begun
 once. `keeps_numbers` recognizes these transactions.
 
-Batches never change, so `LogMemory` keeps what was read of them, for readers that open newer
-and newer versions. It forgets everything if the log ends earlier than before, or is another
-log.
+Batches never change, so `LogMemory` keeps what was read of them, for readers that open newer and
+newer versions. It forgets everything if the log ends earlier than before, or is another log.
 """
 
 import json
@@ -36,28 +35,28 @@ from pipeline.delta.reader import SnapshotReader, among_sql, quote_literal
 from pipeline.model import ORDER_PARTS, Op, Origin, Shard, Table
 from pipeline.readings import LogKey, ShardBase, Transaction
 
-MOST_ENDS = 50_000  # of transactions, some 0.5 kB each
+MOST_ENDS = 50_000  # transactions, some 0.5 kB each
 MOST_SPANS = 5_000  # batches
 T = TypeVar("T")
-MOST_KEYS = 100_000  # of changed rows that were read ahead, some 0.2 kB each
+MOST_KEYS = 100_000  # changed rows that were read ahead, some 0.2 kB each
 MOST_TEXT = 20_000_000  # characters of these keys
 Row = Mapping[str, Any]
 TxKey = tuple[str, str]
-"""Source and id."""
+"""Source and id of a transaction."""
 FindIncarnation = Callable[[int], int | None]
 """Returns the number of the incarnation of the log that landed a batch; None if not known."""
 
 
 def unknown_incarnation(_batch: int) -> int | None:
-    """Not known of any batch."""
+    """Return None, for a log whose incarnations are unknown."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """Of a source's live changes in a batch: the lowest epoch, and the highest place.
+    """The lowest epoch and the highest position of a source's live changes in a batch.
 
-    ``high`` is an epoch, a log and a position, as an order begins.
+    ``high`` is an epoch, a log and a position: the first parts of an order.
     """
 
     low: int
@@ -65,15 +64,15 @@ class BatchSpan:
 
 
 Spans = Mapping[str, BatchSpan]
-"""Of one batch, by source; without those that have no live change in it."""
+"""Spans of one batch by source; a source without a live change in it is absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
     """One END: number of events in all and by ``database.table``, its batch and its offset.
 
-    ``at`` is when it was written.  ``span`` is that of its batch and source; None where nothing but
-    transactions landed.
+    ``at`` is when it was written. ``span`` is that of its batch and source; None if nothing but
+    transaction markers landed.
     """
 
     total: int
@@ -85,7 +84,7 @@ class TransactionEnd:
 
     @property
     def epochs(self) -> tuple[int, int] | None:
-        """The first and the last epoch it may be of; None if any."""
+        """Return the first and the last epoch it may belong to; None for any epoch."""
         return None if self.span is None else (self.span.low, self.span.high[0])
 
 
@@ -94,9 +93,10 @@ Ended = tuple[TxKey, TransactionEnd]
 
 @dataclass(frozen=True, slots=True)
 class KnownTouch:
-    """The newest change of a key in batches up to ``until``; ``landed``: where its record is.
+    """The newest change of a key in batches up to ``until``.
 
-    Of a record that the log has not: a later change of the key, or None; none is before ``landed``.
+    ``landed`` is a batch that is not after the one of its record. If the log does not have the
+    record, ``row`` is a later change of the key, or None.
     """
 
     key: LogKey
@@ -107,7 +107,7 @@ class KnownTouch:
 
 @dataclass(frozen=True, slots=True)
 class KnownEmptied:
-    """What emptied a table's shards in batches above ``after`` and up to ``until``."""
+    """The rows that emptied a table's shards in batches above ``after`` and up to ``until``."""
 
     rows: Sequence[Row]
     after: int
@@ -120,9 +120,9 @@ KeyName = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class KnownKeys:
-    """Keys changed in batches in ``(after, until]`` that come right above ``above``, ascending.
+    """Keys changed in batches in ``(after, until]``: those that follow ``above``, ascending.
 
-    ``above`` is None at the beginning. ``whole``: no other keys come after them.
+    ``above`` is None for those from the first on. ``whole`` is True if no other keys follow them.
     """
 
     after: int
@@ -134,7 +134,7 @@ class KnownKeys:
     def next(
         self, after: int, until: int, above: KeyName | None, most: int
     ) -> tuple[KeyName, ...] | None:
-        """At *most* so many of the same batches *above* that key; None if they are not known."""
+        """Return at *most* so many keys of the same batches *above* that key; None if unknown."""
         if (self.after, self.until) != (after, until):
             return None
         if self.above is not None and (above is None or above < self.above):
@@ -146,9 +146,10 @@ class KnownKeys:
 
 @dataclass(eq=False)
 class LogMemory:
-    """For one thread at a time; *sources* are those whose transactions its readers ask for.
+    """Keeps what was read of batches; for one thread at a time.
 
-    ``until`` is the newest batch of the log; ``touches``, ``emptied`` and ``keys`` are by table.
+    ``sources`` are those whose transactions its readers request. ``until`` is the newest batch of
+    the log. ``touches``, ``emptied`` and ``keys`` are by table.
     """
 
     sources: tuple[str, ...] = ()
@@ -164,9 +165,9 @@ class LogMemory:
     _counts: dict[int, int] = field(default_factory=dict)
 
     def of(self, log: str, until: int, incarnation: FindIncarnation = unknown_incarnation) -> None:
-        """Forget all unless this is the same *log*, and it has come to *until* since.
+        """Forget everything unless this is the same *log*, grown to *until*.
 
-        A log that was put back may have come as far again, in another incarnation.
+        A log that was rolled back may have grown as far again, in another incarnation.
         """
         if self._log != log or until < self.until or incarnation(self.until) != self._incarnation:
             self.touches, self.emptied, self._ends, self._sizes = {}, {}, {}, {}
@@ -174,7 +175,7 @@ class LogMemory:
         self._log, self.until, self._incarnation = log, until, incarnation(until)
 
     def keep_keys(self, table: str, known: KnownKeys) -> None:
-        """Keep those of *table*, and as many of other tables as fit; the oldest go first."""
+        """Keep the keys of *table*, and as many of others as fit; the oldest are dropped first."""
         self.keys.pop(table, None)
         lengths = accumulate(len(key) for *_, key in known.keys)
         fitting = sum(length <= MOST_TEXT for length in lengths)
@@ -190,9 +191,10 @@ class LogMemory:
         batches: range,
         read: Callable[[range], Iterator[Ended]],
     ) -> list[Ended]:
-        """Of each transaction with an event of *shards* the last END in *batches*, in each epoch.
+        """Return each last END in *batches* of a transaction with an event of *shards*, by epoch.
 
-        *read* gives all ENDs of some batches, in the order they landed; asked once for each batch.
+        *read* returns all ENDs of some batches, in the order of landing. It is called once for each
+        batch.
         """
         lacking = [batch for batch in batches if batch not in self._ends]
         if lacking:
@@ -208,13 +210,13 @@ class LogMemory:
     def spans(
         self, batches: Iterable[int], read: Callable[[Sequence[int]], Mapping[int, Spans]]
     ) -> Mapping[int, Spans]:
-        """Of each of *batches*; *read* is asked for those that are not known, all at once."""
+        """Return the spans of each of *batches*; *read* gets all unknown ones in one call."""
         return _recall(self._spans, batches, read, {})
 
     def counts(
         self, batches: Iterable[int], read: Callable[[Sequence[int]], Mapping[int, int]]
     ) -> Mapping[int, int]:
-        """How many ENDs each of *batches* has; *read* as for `spans`."""
+        """Return the number of ENDs in each of *batches*; *read* as for `spans`."""
         return _recall(self._counts, batches, read, 0)
 
     def _take(self, batches: range, read: Callable[[range], Iterator[Ended]]) -> None:
@@ -229,7 +231,7 @@ class LogMemory:
         self._sizes |= sizes
 
     def _forget(self) -> None:
-        """The oldest go first."""
+        """Drop the oldest batches, while there are too many ENDs."""
         held = sum(self._sizes.values()) if len(self._sizes) > 1 else 0
         for batch in sorted(self._sizes):
             if held <= MOST_ENDS:
@@ -244,7 +246,7 @@ def _recall(
     read: Callable[[Sequence[int]], Mapping[int, T]],
     none: T,
 ) -> Mapping[int, T]:
-    """Of each of *batches* what is *known*, or what *read* finds; the newest stay known."""
+    """Return what is *known* of *batches*, or what *read* returns; the newest remain known."""
     wanted = set(batches)
     lacking = sorted(wanted - known.keys())
     loaded = read(lacking) if lacking else {}
@@ -256,8 +258,8 @@ def _recall(
 
 
 ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
-COUNTED = (*ROWS, Op.TRUNCATE)  # by END of Postgres; that of MySQL is of no transaction
-LOOK_BACK = 50  # batches in which what belongs to a newer one is looked for at first
+COUNTED = (*ROWS, Op.TRUNCATE)  # only in Postgres is TRUNCATE part of a transaction
+LOOK_BACK = 50  # batches around an END that are searched first
 PLACE = [f"t.\"order\"['{part}']" for part in ORDER_PARTS]
 PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))
 TX = "t.tx['id']"
@@ -270,10 +272,10 @@ def read_place(row: Mapping[str, Any]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SentEvent:
-    """One landed event of a transaction; landed twice, it is two of these.
+    """One landed event of a transaction; an event that landed twice gives two of these.
 
     ``place`` orders events within the transaction: the order, then delete before create, because a
-    changed key is sent as both, from one place in the log.
+    changed key is sent as both, from one position in the log.
     """
 
     place: tuple[int, ...]
@@ -283,7 +285,7 @@ class SentEvent:
 def find_resumed_numbers(events: Iterable[SentEvent], begun: int, promised: int) -> tuple[int, ...]:
     """Return the number that the first of two runs gave to the first event of the second run.
 
-    Return an empty text if there were not two runs, or if the number is unknown. It is unknown
+    Return an empty tuple if there were not two runs, or if the number is unknown. It is unknown
     after more than two runs, or if the second run starts at the end of the first: then no event has
     two numbers.
     """
@@ -308,31 +310,31 @@ EVER = (0, sys.maxsize)
 Boundaries = Mapping[TxKey, Sequence[tuple[int, int]]]
 """Batch and offset of each BEGIN, or of each END, rising."""
 Landed = Mapping[tuple[int, str], int]
-"""Distinct changes of one transaction, by epoch and shard."""
+"""Number of distinct changes of one transaction, by epoch and shard."""
 
 
 def keeps_numbers(name: str) -> bool:
-    """Whether events of the transaction *name* have the same numbers each time they are sent.
+    """Return whether events of the transaction *name* keep their numbers when sent again.
 
     Debezium's Postgres connector stores how many events it has sent, and continues from there. Its
     names are numbers alone. Those of MySQL (a GTID, or ``file=...,pos=...``) and MariaDB are not.
 
-    These two number from 1 again where they continue, so an event 1 does not show that none came
-    before it. Nor does it if no BEGIN of the transaction, or of its source, is in sight: the BEGIN
-    of the first run may be long ago, and that of the second just out of sight.
+    MySQL and MariaDB number from 1 again where they continue, so an event 1 does not show that none
+    came before it. Nor does it if no BEGIN of the transaction, or of its source, is in sight: the
+    BEGIN of the first run may be long ago, and that of the second just out of sight.
     """
     return name.isascii() and name.isdigit()
 
 
 @dataclass(frozen=True, slots=True)
 class FirstEvent:
-    """Where event 1 of a transaction landed, and the epoch of its place in the log."""
+    """Where event 1 of a transaction landed, and the epoch of its position in the log."""
 
     batch: int
     epoch: int
 
     def precedes(self, end: TransactionEnd) -> bool:
-        """Whether the transaction of END began here, or after an earlier one of its id began here.
+        """Return whether the transaction of END, or an earlier one of its id, began here.
 
         An event of another log than END's may be of a later transaction. So may one that landed
         after END, unless only its log was read when END landed.
@@ -355,14 +357,15 @@ class Starts:
     firsts: Mapping[TxKey, Sequence[FirstEvent]]
 
     def shows(self, key: TxKey, end: TransactionEnd) -> bool:
-        """Whether the transaction of END began in these rows."""
+        """Return whether the transaction of END began in these rows."""
         firsts = self.firsts.get(key, ())
         return bool(_before(self.begins, key, end)) or any(first.precedes(end) for first in firsts)
 
     def find_low(self, key: TxKey, end: TransactionEnd, span: BatchSpan) -> int:
-        """The first epoch that END may be of, by its first event; of *span* if that shows none.
+        """Return the first epoch that END may belong to, by its first event.
 
-        It began in an older epoch if it did not begin in *span*, and no END came since.
+        Without such an event it is that of *span*. The transaction began in an older epoch if it
+        did not begin in *span*, and no END came since.
         """
         before = [first for first in self.firsts.get(key, ()) if first.batch <= end.batch]
         if any(first.epoch >= span.low for first in before):
@@ -374,7 +377,7 @@ class Starts:
 
 @dataclass(frozen=True, slots=True)
 class SentTransaction:
-    """An END with the first and last epoch it may be of, and how often it was begun in those."""
+    """An END, its first and last possible epoch, and how often its transaction began in these."""
 
     key: TxKey
     end: TransactionEnd
@@ -384,16 +387,16 @@ class SentTransaction:
     """Whether a transaction of this id began after the END: rows of later epochs are its rows."""
 
     def promised(self, table: Table) -> dict[str, int]:
-        """Events by shard, of the *table*'s."""
+        """Return the announced events of *table*, by shard."""
         names = {shard.name for shard in table.shards if shard.source == self.key[0]}
         return {shard: n for shard, n in self.end.counts.items() if shard in names}
 
     def compared(
         self, promised: Mapping[str, int], landed: Landed, above: Iterable[str] = ()
     ) -> Transaction:
-        """Return promise and landing without the shards whose base is *above* it.
+        """Compare announced with *landed* events, without shards whose base is *above* them.
 
-        If it may be of several epochs, the one that fits counts, or else the newest.
+        If it may belong to several epochs, the one that matches counts, or else the newest.
         """
         wanted = sum(n for shard, n in promised.items() if shard not in above)
         found = Counter[int]()
@@ -408,15 +411,15 @@ class SentTransaction:
     def split_over(self, landed: Landed, above: Iterable[str] = ()) -> dict[int, int]:
         """Return what has landed by epoch, if that may be of this transaction; else nothing.
 
-        A new epoch is valid from the ends of partitions that were listed when the new log was
-        first seen.  So an END may land in the batch before its rows' epoch begins, and rows on
-        both sides of such an end are of two epochs.
+        A new epoch is valid from the ends of partitions that were listed when the new log was first
+        seen. So an END may land in the batch before its rows' epoch begins, and rows on both sides
+        of such an end are of two epochs.
         """
         if self.recurs:
             return {}
         found = Counter[int]()
         for (epoch, shard), n in landed.items():
-            if epoch >= max(1, self.epochs[0]) and shard not in above:  # 0: without a place
+            if epoch >= max(1, self.epochs[0]) and shard not in above:  # epoch 0: without an order
                 found[epoch] += n
         return dict(found)
 
@@ -432,7 +435,7 @@ class TransactionReader:
     def of(
         self, table: Table, batches: range, bases: Mapping[str, ShardBase]
     ) -> tuple[Transaction, ...]:
-        """Those of *table* whose END is in one of *batches*; none that is all below *bases*."""
+        """Return those of *table* with an END in *batches*, except those that are below *bases*."""
         ends = self._ends(table, batches)
         found: list[Transaction] = []
         for start in range(0, len(ends), ENDS_AT_ONCE):
@@ -445,7 +448,10 @@ class TransactionReader:
         return tuple(sorted(found, key=lambda tx: (tx.end_batch, tx.id)))
 
     def limit(self, after: int, until: int, most: int) -> int:
-        """Newest batch up to *until* with at *most* so many ENDs above *after*; one batch fits."""
+        """Return the newest batch up to *until* with at *most* so many ENDs above *after*.
+
+        One batch always fits.
+        """
         batches = range(after + 1, until + 1)
         counts = self.memory.counts(batches, self._read_counts)
         sums = accumulate(counts[batch] for batch in batches)
@@ -461,7 +467,7 @@ class TransactionReader:
         return {int(row["batch"]): int(row["n"]) for row in found}
 
     def _ends(self, table: Table, batches: range) -> list[Ended]:
-        """Each batch's ENDs are read for the first table that asks, for all."""
+        """Return the ENDs of *table* in *batches*; each batch is read once, for all tables."""
         shards = [(shard.source, shard.name) for shard in table.shards]
         return self.memory.ends(shards, batches, self._ended)
 
@@ -503,10 +509,10 @@ class TransactionReader:
         return f" AND {among_sql('source', sources)}" if sources else ""
 
     def _complete_near(self, table: Table, ends: Sequence[Ended]) -> dict[int, Transaction]:
-        """Those that are complete in batches near *ends*, by their index.
+        """Return the transactions that are complete in batches near *ends*, by index in *ends*.
 
-        Rows may land long after END, so the others are looked for in all newer batches.  None where
-        the newest batch is near anyway.
+        Rows may land long after END, so the others are searched in all newer batches. The result is
+        empty if the newest batch is near anyway.
         """
         first, last = (choose(end.batch for _, end in ends) for choose in (min, max))
         if last + LOOK_BACK >= self.memory.until:
@@ -532,7 +538,7 @@ class TransactionReader:
         hidden = [one for one in ends if not starts.shows(*one)]
         if not hidden or self._follow_others(hidden, since):
             rows = near
-        else:  # one began so long ago that all must be looked at
+        else:  # one began long ago, so all batches are searched
             starts = self._starts(rows)
         landed = self._landed_of(table, rows)
         unequal = []
@@ -546,11 +552,11 @@ class TransactionReader:
         yield from self._unequal(table, unequal, rows, landed, bases, ends=starts.ends)
 
     def _follow_others(self, ends: Sequence[Ended], since: int) -> bool:
-        """Whether another transaction of its source ended above *since* before each of *ends*.
+        """Return whether before each of *ends* another one of its source ended, above *since*.
 
         Postgres sends transactions one after the other, so none of their rows is older than that
-        END: their event 1 is lost.  Partitions are not listed at one instant, so what was sent
-        after that END may have landed a batch before it.
+        END: their event 1 is lost. Partitions are not listed at one instant, so what was sent after
+        that END may have landed a batch before it.
         """
         if not all(keeps_numbers(name) for (_, name), _ in ends):
             return False
@@ -566,7 +572,7 @@ class TransactionReader:
     def _compared(
         self, table: Table, sent: SentTransaction, landed: Mapping[TxKey, Landed]
     ) -> Transaction | None:
-        """State it if it was begun once and is complete."""
+        """Return the comparison if it began once and is complete; else None."""
         compared = sent.compared(sent.promised(table), landed.get(sent.key, {}))
         complete = sent.begun == 1 and compared.landed == compared.promised
         return compared if complete else None
@@ -584,7 +590,10 @@ class TransactionReader:
         *,
         ends: Boundaries,
     ) -> Iterator[Transaction]:
-        """State those that bases may explain, or that were begun again."""
+        """Yield *unequal* transactions, except those that are all below *bases*.
+
+        The comparison leaves out shards whose base is above, and states restarts.
+        """
         places = self._places(rows) if unequal and bases else {}
         for sent in unequal:
             promised, own = sent.promised(table), landed.get(sent.key, {})
@@ -607,7 +616,7 @@ class TransactionReader:
     def _are_numbered_apart(
         self, rows: str, table: Table, sent: SentTransaction, above: Collection[str]
     ) -> bool:
-        """Whether no two epochs have an event of the same number: all are of one transaction."""
+        """Return whether no two epochs share an event number, so all are of one transaction."""
         left = [shard for shard in sent.promised(table) if shard not in above]
         found = self.pinned.select(
             f"SELECT count(DISTINCT t.tx['total_order']) AS n,"  # noqa: S608
@@ -634,7 +643,10 @@ class TransactionReader:
         return SentTransaction(key, end, (spans[-1].low, newest), last, recurs)
 
     def _begun_again(self, rows: str, sent: SentTransaction) -> Transaction:
-        """State a transaction over all its tables; its restart is reported in one epoch only."""
+        """Return a restarted transaction, over all its tables.
+
+        The restart's event is searched only if all events are of one epoch.
+        """
         (source, name), end, (low, high) = sent.key, sent.end, sent.epochs
         found = self.pinned.select(
             f"SELECT {PLACES}, op, t.tx['total_order'] AS n FROM t"  # noqa: S608
@@ -650,7 +662,7 @@ class TransactionReader:
         return Transaction(name, end.total, len(distinct), end.batch, sent.begun, again, end.at)
 
     def _starts(self, rows: str) -> Starts:
-        """BEGINs, ENDs and first events are read at once: each read is of all these rows."""
+        """Read BEGINs, ENDs and first events in one query, as each query reads all these rows."""
         first = f"{among_sql('op', SENT)} AND t.tx['total_order'] = 1 AND t.\"order\" IS NOT NULL"
         found = self.pinned.select(
             f'SELECT source, {TX} AS id, op, batch, t."offset" AS at, {EPOCH} AS epoch'  # noqa: S608
@@ -682,7 +694,7 @@ class TransactionReader:
         return landed
 
     def _places(self, rows: str) -> Mapping[TxKey, Sequence[tuple[int, ...]]]:
-        """Highest place in each epoch, of any table."""
+        """Return the highest position of each transaction in each epoch, over all tables."""
         found = self.pinned.select(
             f"SELECT source, {TX} AS id, {EPOCH} AS epoch, max({LOG}) AS log, max({POS}) AS pos"  # noqa: S608
             f' FROM t WHERE {rows} AND {among_sql("op", SENT)} AND t."order" IS NOT NULL'
@@ -704,7 +716,7 @@ def _place(end: TransactionEnd) -> tuple[int, int]:
 
 
 def _ended_again(ends: Boundaries, sent: SentTransaction) -> bool:
-    """Whether a transaction of this id ended after it; its BEGIN need not have landed."""
+    """Return whether a transaction of this id ended after it; its BEGIN need not have landed."""
     own = ends.get(sent.key, ())
     return bool(own) and own[-1] > _place(sent.end)
 
@@ -715,7 +727,7 @@ def _above(
     places: Iterable[tuple[int, ...]],
     bases: Mapping[str, ShardBase],
 ) -> set[str]:
-    """Those of *shards* with a base that holds what became of the transaction's rows."""
+    """Return those of *shards* whose base includes the result of the transaction."""
     known = {shard: bases.get(str(Shard(sent.key[0], shard))) for shard in shards}
     low, high = sent.epochs
     own = max((place for place in places if low <= place[0] <= high), default=None)
@@ -723,7 +735,7 @@ def _above(
 
 
 def _is_above(base: ShardBase, end: TransactionEnd, own: tuple[int, ...] | None) -> bool:
-    """*own* is the order of a landed row of the transaction."""
+    """Return whether *base* is above; *own* is the highest order of landed rows, if any."""
     stands = base.order.parts
     if own is not None:
         return stands >= own

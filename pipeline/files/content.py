@@ -1,15 +1,15 @@
 """Checks that a JSON lines, CSV or Parquet file is complete, and reads its columns and rows.
 
-JSON lines and CSV may be compressed with gzip. The digest is that of the bytes as stored. A
-file is opened once and identified by its descriptor from then on. Another file that takes its
-name meanwhile is a different file.
+JSON lines and CSV may be compressed with gzip. The digest is that of the bytes as stored. A file is
+opened once and identified by its descriptor from then on. Another file that takes its name
+meanwhile is a different file.
 
-The columns of a log only grow. A column that is missing in a file stays, and is null in its
-rows. A column that has another type in a file keeps its earlier type. A value that does not fit
-that type is held with its row, and never guessed.
+The columns of a log only grow. A column that is missing in a file remains, and is null in its rows.
+A column that has another type in a file keeps its earlier type. A value that does not fit that type
+is held with its row, and never guessed.
 
-The key of a message is its head, as JSON. All rows of a file share one head, and each row is
-the value of its own message.
+The key of a message is its head, as JSON. All rows of a file share one head, and each row is the
+value of its own message.
 """
 
 import base64
@@ -42,19 +42,19 @@ from pipeline.files.layout import PACKED, FileStamp
 CHUNK = 2**20
 UNREADABLE = (
     *(pa.ArrowException, ValueError, msgspec.MsgspecError, RecursionError),
-    *(ArithmeticError, NotImplementedError, TypeError),  # what Python has no value for
-    *(EOFError, zlib.error),  # of a file that is packed
+    *(ArithmeticError, NotImplementedError, TypeError),  # values that Python cannot represent
+    *(EOFError, zlib.error),  # of a compressed file
 )
 ROWS = 10_000
 LONGEST = 16 * 2**20  # bytes of a row as text
-SHORT = 40  # of a number or a time
-MOST_COLUMNS = 1_500  # of a file whose rule does not name them
+SHORT = 40  # longest text of a number or a time
+MOST_COLUMNS = 1_500  # of a file whose rule does not name its columns
 OUTSIDE = "it is a link to a file outside of its log's folder; write a copy in place of the link"
 
 
 @dataclass(frozen=True, slots=True)
 class WholeFile:
-    """What was read of a file that is whole; ``columns`` by name and type, as in the file."""
+    """What was read of a complete file; ``columns`` are names and types as in the file."""
 
     stamp: FileStamp
     digest: str
@@ -64,7 +64,7 @@ class WholeFile:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedFile:
-    """Why a file is not whole, or not yet."""
+    """A file that is not complete, or not yet; ``why`` is the reason."""
 
     why: str
 
@@ -76,15 +76,15 @@ class _Contents:
 
 
 def empty_file(stamp: FileStamp) -> WholeFile:
-    """A file without a byte."""
+    """Return what was read of a file without a byte."""
     return WholeFile(stamp, blake2b(digest_size=16).hexdigest(), 0, {})
 
 
 def open_file(path: Path, base: Path) -> IO[bytes]:
     """Open a file below *base*.
 
-    A folder right below *base* may be a link: logs lie on disks of their own. The check is of
-    the open file, so no link can change between the two.
+    A folder directly below *base* may be a link, because logs may be on disks of their own. The
+    open file itself is checked, so no link can change between the check and the reading.
 
     Raises:
         PermissionError: a link leads to a file outside of both folders.
@@ -101,7 +101,7 @@ def open_file(path: Path, base: Path) -> IO[bytes]:
 
 
 def examine_file(path: Path, kind: str, base: Path, *, named: bool) -> WholeFile | UnfinishedFile:
-    """Read a file of *kind* from end to end; ``columns`` only if they are not *named* elsewhere.
+    """Read a file of *kind* from start to end; ``columns`` are not read if *named* elsewhere.
 
     Raises:
         OSError: it cannot be read.
@@ -123,9 +123,9 @@ def examine_file(path: Path, kind: str, base: Path, *, named: bool) -> WholeFile
 
 
 def digest_of(file: IO[bytes], size: int = sys.maxsize) -> str:
-    """A name for the bytes of an open file, or for its first *size* ones.
+    """Return a digest of the bytes of an open file, or of its first *size* bytes.
 
-    Who reads in it meanwhile is not moved: Arrow reads ahead.
+    It does not move the position of the file, because Arrow reads ahead in it.
     """
     made, at = blake2b(digest_size=16), 0
     while block := os.pread(file.fileno(), min(CHUNK, size - at), at):
@@ -135,12 +135,12 @@ def digest_of(file: IO[bytes], size: int = sys.maxsize) -> str:
 
 
 def read_file_rows(file: IO[bytes], kind: str, first: int, until: int) -> Iterator[list[bytes]]:
-    """Rows ``[first, until)`` of an open file as JSON texts, some at a time.
+    """Yield rows ``[first, until)`` of an open file as JSON texts, some at a time.
 
-    A row of JSON lines is its line, also if that is no JSON.
+    A row of JSON lines is its line, even if that is no JSON.
 
     Raises:
-        ValueError: it is not of *kind* any more, as far as it is read.
+        ValueError: the part that is read is not of *kind* any more.
     """
     file.seek(0)
     try:
@@ -152,7 +152,7 @@ def read_file_rows(file: IO[bytes], kind: str, first: int, until: int) -> Iterat
 
 
 def _unpacked(file: IO[bytes], kind: str) -> IO[bytes]:
-    """What reads its rows' bytes, from the first on as often as is wanted."""
+    """Return a file of the uncompressed bytes; it can be read from the start several times."""
     if not kind.endswith(PACKED):
         return file
     if kind == f"parquet{PACKED}":
@@ -163,12 +163,12 @@ def _unpacked(file: IO[bytes], kind: str) -> IO[bytes]:
 
 
 def _of_the_disk(error: BaseException) -> bool:
-    """Arrow says of a file's bytes, too, that they are an OSError, but one without a number."""
+    """Return whether the disk raised it: Arrow's OSError for bad bytes has no error number."""
     return isinstance(error, OSError) and error.errno is not None
 
 
 def _other(path: Path, known: FileStamp) -> bool:
-    """Whether another file has taken its name."""
+    """Return whether another file has taken its name, or none has it."""
     try:
         return path.stat().st_ino != known.inode
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _other(path: Path, known: FileStamp) -> bool:
 
 
 def _lines(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
-    """JSON lines: the last one ends, or is a whole object."""
+    """Examine JSON lines: the last line must have a line end, or be a whole object."""
     count, line, fields = 0, b"\n", dict[str, str]()
     for line in _bounded_lines(file):
         count += 1
@@ -188,7 +188,7 @@ def _lines(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
 
 
 def _learn(fields: dict[str, str], line: bytes) -> None:
-    """The types of a line's fields; what two lines tell differently is a text."""
+    """Add the types of a line's fields; a field with different types in two lines is a text."""
     for name, value in (_object(line) or {}).items():
         known, kind = fields.get(name), _type_of(value)
         if known is None and len(fields) == MOST_COLUMNS:
@@ -233,7 +233,7 @@ def _json_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]
 
 
 def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines; a packed file of some kB may hold one of many GB."""
+    """Yield lines of bounded length: a compressed file of some kB may hold a line of many GB."""
     for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=1):
         if len(line) > LONGEST:
             raise ValueError(f"line {number} is larger than {LONGEST // 2**20} MiB; shorten it")
@@ -241,7 +241,7 @@ def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _csv(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
-    """CSV with a head: the last row ends, and all have as many fields as the head."""
+    """Examine CSV with a header: the last row must end, and all must have as many fields."""
     quotes, last = _quotes(file)
     if last != b"\n":
         return UnfinishedFile("its last row has no line end; finish the file, or add the line end")
@@ -256,7 +256,7 @@ def _csv(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
 
 
 def _quotes(file: IO[bytes]) -> tuple[int, bytes]:
-    """How many there are in it, and its last byte."""
+    """Return the number of quotes in it, and its last byte."""
     count, last = 0, b""
     while block := file.read(CHUNK):
         count, last = count + block.count(b'"'), block[-1:]
@@ -287,7 +287,7 @@ def _csv_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]:
 
 
 def _parquet(file: IO[bytes], named: bool) -> _Contents:
-    """Parquet: its footer is there, and all that it names can be read."""
+    """Examine Parquet: its footer must exist, and all that it names must be readable."""
     found = pq.ParquetFile(file)
     names = found.schema_arrow.names
     if len(set(names)) != len(names):
@@ -303,9 +303,9 @@ def _parquet_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[byte
 
 
 def _parquet_batches(file: IO[bytes], schema: pq.ParquetSchema) -> Iterator[pa.RecordBatch]:
-    """Batches whose rows as text have about ``LONGEST`` bytes at most, or one row.
+    """Yield batches whose rows as text have about ``LONGEST`` bytes at most, or one row.
 
-    A file of 250 bytes may name one value of 100 kB in 10,000 rows: values stay in dictionaries.
+    A file of 250 bytes may name one value of 100 kB in 10,000 rows, so values stay in dictionaries.
 
     Raises:
         ValueError: a row may be larger than ``LONGEST``.
@@ -327,7 +327,7 @@ def _is_text(leaf: Any) -> bool:
 
 
 def _longest_value(values: pa.Array) -> int:
-    """An upper bound of the bytes of one of *values* as text; those of lists are the longest."""
+    """Return an upper bound of the bytes of a value as text; for lists, that of the longest."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return _longest_value(values.dictionary)
@@ -355,7 +355,7 @@ def _of_batches(batches: Iterator[pa.RecordBatch], first: int, until: int) -> It
 
 
 def _spelled(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Its rows; a fraction that is no number is a text, as JSON has none of it."""
+    """Return its rows; NaN and infinite numbers are texts, as JSON has no such numbers."""
     found: list[dict[str, Any]] = batch.to_pylist()
     for field in batch.schema:
         if not pa.types.is_floating(field.type):
@@ -367,7 +367,7 @@ def _spelled(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _lake_type(kind: pa.DataType) -> str:
-    """The mirror's type for Parquet's; what it has none for is a text."""
+    """Return the mirror's type for a type of Parquet; string if there is none."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})" if kind.precision <= 38 else "string"
     if pa.types.is_timestamp(kind):
@@ -379,7 +379,7 @@ def _lake_type(kind: pa.DataType) -> str:
 
 
 def _written(value: object) -> object:
-    """What JSON has no word for."""
+    """Return a JSON value for a type that JSON does not have."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal):
@@ -392,7 +392,7 @@ def _written(value: object) -> object:
 
 
 def _first_line(error: BaseException) -> str:
-    """What is wrong, without the row that Arrow shows of it."""
+    """Return what is wrong, without the row that Arrow includes in its message."""
     text = _SHOWN.sub(r"\1", str(error))
     return (text.splitlines() or [type(error).__name__])[0][:300]
 
@@ -429,7 +429,7 @@ KINDS: Mapping[str, tuple[Examine, Rows]] = {
 class RowsHead(msgspec.Struct, tag="rows", frozen=True):
     """Rows of a file; ``first`` is the offset of its first row, ``at`` when it was written.
 
-    ``at`` in microseconds since 1970, by the clock of the files' server.
+    ``at`` is in microseconds since 1970, by the clock of the file server.
     """
 
     shard: str
@@ -451,7 +451,7 @@ class ColumnsHead(msgspec.Struct, tag="columns", frozen=True):
 
 
 class HeartbeatHead(msgspec.Struct, tag="beat", frozen=True):
-    """All that lay in the folder before heartbeat ``n`` was asked for stands before this."""
+    """Heartbeat ``n``: all files that existed when it was requested are before it in the ledger."""
 
     shard: str
     source: str
@@ -459,7 +459,7 @@ class HeartbeatHead(msgspec.Struct, tag="beat", frozen=True):
 
 
 class FaultHead(msgspec.Struct, tag="fault", frozen=True):
-    """A file that was not taken, or is no longer what was taken, and why."""
+    """A file that was not taken, or was changed or deleted since, and why."""
 
     shard: str
     file: str
@@ -475,19 +475,19 @@ ADDED: tuple[tuple[str, str], ...] = (
     (DAY, "date"),
     (HOUR, "int"),
 )
-"""What each row gets beside its own columns: where it stood."""
+"""Columns that are added to each row: its position in the files."""
 
 
 def encode_head(head: MessageHead) -> bytes:
-    """The key of its message."""
+    """Return the key of its message."""
     return msgspec.json.encode(head)
 
 
 def decode_head(key: bytes | None) -> MessageHead:
-    """Read back what `encoded` wrote.
+    """Return the head that `encode_head` wrote.
 
     Raises:
-        ValueError: it did not.
+        ValueError: *key* is no such head.
     """
     if key is None:
         raise ValueError("a message of a file needs a key")
@@ -495,14 +495,14 @@ def decode_head(key: bytes | None) -> MessageHead:
 
 
 def own_key(key: Sequence[str]) -> tuple[str, ...]:
-    """The columns that a row is known by: those that its log's rule names, else where it stood."""
+    """Return the columns that identify a row: those of its log's rule, else its position."""
     return tuple(key) or (FILE, LINE)
 
 
 def grow_columns(
     shard: str, known: ColumnsHead | None, found: Mapping[str, str], key: Sequence[str]
 ) -> ColumnsHead | None:
-    """The columns from a file on; *found* are its own.  Returns None if nothing changed."""
+    """Return the columns from a file on; *found* are its own. None if nothing changed."""
     if known is None:
         every = (*((name, kind) for name, kind in found.items() if name not in _OWN), *ADDED)
         return ColumnsHead(shard, "create", every, own_key(key))

@@ -29,19 +29,20 @@ KINDS: Mapping[str, str] = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
-"""How rows are written in a file whose name ends so."""
+"""File name ending -> format of the rows."""
 PACKED = ".gz"
-"""What ends the name of a file, and of the kind of its rows, that is packed as a whole."""
+"""The ending of a compressed file's name, and of its kind."""
 UNFINISHED = ("_*", ".*", "*.tmp", "*._COPYING_", "*.inprogress", "*.part", "lost+found")
 
 
 @dataclass(frozen=True, slots=True)
 class LogRule:
-    """What is known of one log beside its files.
+    """The configured properties of one log.
 
-    ``format`` of all its files, by default taken from their names.  ``columns`` by name with the
-    types of the mirror; by default as the files tell them.  ``key``: a row with the values of one
-    that was taken before takes its place; by default each row of each file is a row.
+    ``format`` is that of all its files; by default it is taken from their names. ``columns`` maps
+    names to types of the mirror; by default the files define them. ``key``: a row replaces an
+    earlier row with the same values in these columns; by default each row of each file is a row of
+    its own.
     """
 
     format: Literal["", "json_lines", "csv", "parquet"] = ""
@@ -49,7 +50,7 @@ class LogRule:
     key: tuple[str, ...] = ()
 
     def kind(self, name: str) -> str:
-        """How rows are written in the file *name*; empty if its name does not tell."""
+        """Return the kind of the rows in the file *name*; empty if its name does not show it."""
         plain = name.removesuffix(PACKED)
         kind = self.format or KINDS.get(plain[plain.rfind(".") :], "")
         return f"{kind}{name[len(plain) :]}" if kind else ""
@@ -65,16 +66,16 @@ class HourPartition:
 
     @property
     def path(self) -> str:
-        """Its folder below the base."""
+        """Return its folder below the base."""
         return f"{self.log}/{self.day}/{self.hour}"
 
     @property
     def is_named(self) -> bool:
-        """Whether its folders are named as a day and an hour are."""
+        """Return whether its folders have names of a day and an hour."""
         return self.begins(ZoneInfo("UTC")) is not None
 
     def begins(self, zone: ZoneInfo) -> datetime | None:
-        """The instant at which its hour begins; None if the folders are named otherwise."""
+        """Return the instant at which its hour begins; None if its folders have other names."""
         if not (_DAY.fullmatch(self.day) and _HOUR.fullmatch(self.hour)):
             return None
         try:
@@ -93,22 +94,22 @@ class PartitionRange:
     zone: ZoneInfo
 
     def holds(self, one: HourPartition, now: datetime) -> bool:
-        """Whether any instant of its hour lies between."""
+        """Return whether any instant of its hour is in range."""
         begins = one.begins(self.zone)
         return begins is not None and now - self.back < begins + HOUR and begins <= now + self.ahead
 
     def is_before(self, one: HourPartition, now: datetime) -> bool:
-        """Whether all of its hour lies before what is looked at."""
+        """Return whether all of its hour is before the range."""
         begins = one.begins(self.zone)
         return begins is not None and begins + HOUR <= now - self.back
 
     def late(self, one: HourPartition, now: datetime, grace: timedelta) -> bool:
-        """Whether what comes *now* comes later than *grace* after the end of its hour."""
+        """Return whether a file that comes *now* is more than *grace* after its hour."""
         begins = one.begins(self.zone)
         return begins is not None and now > begins + HOUR + grace
 
     def days(self, day: str, now: datetime) -> bool:
-        """Whether any hour of *day* may lie between, in any time zone."""
+        """Return whether any hour of *day* may be in range, in any time zone."""
         begins = HourPartition("", day, "00").begins(self.zone)
         whole = timedelta(days=1) + 2 * HOUR
         return (
@@ -117,21 +118,21 @@ class PartitionRange:
 
 
 def is_finished(name: str, unfinished: tuple[str, ...]) -> bool:
-    """Whether a file of that name is one: who writes gives it that name when all is in it."""
+    """Return whether *name* is that of a complete file: writers rename complete files."""
     return _any_of(unfinished).match(name) is None
 
 
 @lru_cache
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """As `fnmatch` has them, in one: each file of each sweep is asked."""
+    """Return one pattern for all of `fnmatch`: it is applied to each file of each sweep."""
     return re.compile("|".join(map(translate, patterns)) or "(?!)")
 
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """Size and times of a file that was not opened; times in nanoseconds, by its server.
+    """Inode, size and times of a file that was not opened; times in nanoseconds, by its server.
 
-    ``changed`` is when the server last wrote anything of it, which no program can set.
+    ``changed`` is when the server last changed anything of it, which no program can set.
     """
 
     inode: int
@@ -141,23 +142,23 @@ class FileStamp:
 
     @classmethod
     def of(cls, stat: os.stat_result) -> "FileStamp":
-        """The stamp of the file, which needs no opening."""
+        """Return the stamp of a file by its *stat*."""
         return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
     @property
     def parts(self) -> tuple[int, int, int, int]:
-        """All of it, as ``FileStamp(*parts)`` takes them."""
+        """Return all fields, in the order of ``FileStamp(*parts)``."""
         return (self.inode, self.size, self.modified, self.changed)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingFile:
-    """A file that was seen and is not taken, with its stamp, and ``since`` when.
+    """A file that was seen and is not taken; ``since`` is when it was first seen with this stamp.
 
     Sweeps before ``first`` need not wait for it: the last look at every file found it as taken, or
-    not at all.  ``since`` is in seconds since 1970 by our clock; another stamp begins a new wait.
-    ``why`` says why it is not complete, once it was opened.  `told` is true once the overdue wait
-    was reported.  ``seen`` is when it was found first, with any stamp; None if unknown.
+    did not find it. ``since`` is in seconds since 1970 by our clock; another stamp starts a new
+    wait. ``why`` is why the opened file is not complete. ``is_reported`` is True once the overdue
+    wait was reported. ``seen`` is when it was first found, with any stamp; None if unknown.
     """
 
     stamp: FileStamp
@@ -170,7 +171,7 @@ class WaitingFile:
 
 @dataclass(frozen=True, slots=True)
 class RestlessFiles:
-    """So many files are never found alike; the oldest of them was ``seen`` first, since 1970."""
+    """How many files keep changing; ``path`` was ``seen`` first, in seconds since 1970."""
 
     count: int
     path: str
@@ -179,9 +180,9 @@ class RestlessFiles:
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file that was taken with so many ``rows``, by the stamp and the digest that it has now.
+    """A file that was taken, with its number of ``rows``, and its present stamp and digest.
 
-    ``changed``: they are not those with which it was taken.
+    ``changed`` is True if it was taken with another digest.
     """
 
     stamp: FileStamp
@@ -192,14 +193,14 @@ class KnownFile:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """A file must stay alike for ``settle``; one that is not whole is reported after ``limit``."""
+    """A file must stay unchanged for ``settle``; an incomplete one is reported after ``limit``."""
 
     settle: timedelta
     limit: timedelta
 
 
 class Due(Enum):
-    """What is to be done with a file that was found."""
+    """What to do with a file that was found."""
 
     NOTHING = auto()
     REMEMBER = auto()
@@ -213,14 +214,14 @@ def judge_file(
     now: float,
     patience: Patience,
 ) -> Due:
-    """Whether a file that is *found* is taken already, must wait, or is opened now."""
+    """Return whether a *found* file is taken already, must wait, or is opened now."""
     if taken == found:
         return Due.NOTHING
     if waiting is None or waiting.stamp != found or now < waiting.since:
-        return Due.REMEMBER  # a clock that was set back keeps nobody waiting
+        return Due.REMEMBER  # a clock that was set back starts a new wait
     return Due.OPEN if now - waiting.since >= patience.settle.total_seconds() else Due.NOTHING
 
 
 def is_overdue(waiting: WaitingFile, now: float, patience: Patience) -> bool:
-    """Whether a file that is not whole must be reported."""
+    """Return whether a file that is not complete must be reported."""
     return now - waiting.since >= patience.limit.total_seconds()

@@ -1,10 +1,10 @@
 """Stores which files were taken, in which order, and how far sweeps have come, in SQLite.
 
-The ledger is the log of a folder. Its entries have consecutive offsets, are only ever added,
-and list each file once.
+The ledger is the log of a folder. Its entries have consecutive offsets, are only ever added, and
+list each file once.
 
-One process at a time adds entries (`pipeline.files.sweep`). Any process may read, and another
-one requests heartbeats. A change is on disk before its method returns.
+One process at a time adds entries (`pipeline.files.sweep`). Any process may read, and another one
+requests heartbeats. A change is on disk before its method returns.
 """
 
 import os
@@ -25,7 +25,7 @@ from pipeline.files.layout import FileStamp, KnownFile, RestlessFiles, WaitingFi
 
 
 class TakenFile(msgspec.Struct, tag="file", frozen=True):
-    """A file as it was taken: all that its rows are read by.  ``path`` is below the base."""
+    """A file as it was taken, with all that reading its rows needs; ``path`` is below the base."""
 
     shard: str
     path: str
@@ -49,9 +49,9 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class TakenRows:
-    """Files of one partition that were taken: how many, their rows, and of these the late ones.
+    """Taken files of one partition: their number, their rows, and how many of the rows are late.
 
-    ``began`` and ``ended`` in seconds since 1970.
+    ``began`` and ``ended`` are the times of the first and the last take, in seconds since 1970.
     """
 
     shard: str
@@ -65,9 +65,9 @@ class TakenRows:
 
 @dataclass(frozen=True, slots=True)
 class SweepCount:
-    """How many sweeps were ``begun`` and ``done``, and where the ledger ends.
+    """How many sweeps were ``begun`` and ``done``, and the end of the ledger.
 
-    ``asked`` is the newest heartbeat that was asked for; -1 before there is one.
+    ``asked`` is the newest requested heartbeat; -1 before there is one.
     """
 
     begun: int
@@ -99,7 +99,7 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS beats (sweep INTEGER PRIMARY KEY, n INTEGER)",
 )
 KEEPS_SEEN = "SELECT 1 FROM pragma_table_info('waiting') WHERE name = 'seen'"
-KEEP_SEEN = "ALTER TABLE waiting ADD COLUMN seen REAL"  # those of before lack it
+KEEP_SEEN = "ALTER TABLE waiting ADD COLUMN seen REAL"  # ledgers of earlier versions do not have it
 _KNOWN = (
     "SELECT path, inode, size, modified, changed, digest, rows, path IN rewritten FROM taken WHERE "
 )
@@ -124,7 +124,7 @@ BETWEEN, LATE = ROWS.format("first >= ? AND first < ? AND rows"), ROWS.format("l
 
 
 START: Mapping[str, int] = {"end": 0, "begun": 0, "done": 0, "asked": -1, "beaten": -1}
-AT_ONCE = 500  # paths in one question
+AT_ONCE = 500  # paths in one query
 T = TypeVar("T", str, int)
 
 
@@ -133,7 +133,7 @@ _ENTRY = msgspec.json.Decoder(TakenFile | ColumnsHead | HeartbeatHead | FaultHea
 
 @dataclass(eq=False)
 class Ledger:
-    """Opened when it is first asked; created on first use.  Safe from several threads."""
+    """The ledger file; created and opened on first use, safe from several threads."""
 
     path: Path
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -141,18 +141,18 @@ class Ledger:
 
     @property
     def id(self) -> str:
-        """Another one after the ledger was lost and created again."""
+        """Return its id; a ledger that was lost and created again has another one."""
         with self._asked() as db:
             return str(db.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()[0])
 
     def count(self) -> SweepCount:
-        """Read at one instant."""
+        """Return all counts as of one instant."""
         with self._asked() as db:
             found = dict(db.execute("SELECT name, value FROM meta").fetchall())
         return SweepCount(found["begun"], found["done"], found["end"], found["asked"])
 
     def entries(self, first: int, until: int) -> tuple[LedgerEntry, ...]:
-        """Those that hold any offset of ``[first, until)``, in order."""
+        """Return the entries that hold an offset of ``[first, until)``, in order."""
         with self._asked() as db:
             rows = db.execute(
                 "SELECT first, until, body FROM entries WHERE first >= COALESCE((SELECT"
@@ -163,7 +163,7 @@ class Ledger:
         return tuple(LedgerEntry(low, high, _ENTRY.decode(body)) for low, high, body in rows)
 
     def last_rows(self) -> LedgerEntry | None:
-        """The newest file that holds a row."""
+        """Return the entry of the newest file that holds a row; None without one."""
         with self._asked() as db:
             row = db.execute(
                 "SELECT first, until, body FROM entries WHERE kind = 'rows'"
@@ -172,21 +172,21 @@ class Ledger:
         return None if row is None else LedgerEntry(row[0], row[1], _ENTRY.decode(row[2]))
 
     def columns(self) -> Mapping[str, ColumnsHead]:
-        """What each log's columns are by now."""
+        """Return the present columns of each log."""
         with self._asked() as db:
             rows = db.execute("SELECT shard, body FROM columns").fetchall()
         return {shard: msgspec.json.decode(body, type=ColumnsHead) for shard, body in rows}
 
     def write_heartbeat(self, at_least: int, shard: str, source: str) -> int:
-        """Ask for the next heartbeat of *source*, a row of *shard*.
+        """Request the next heartbeat of *source*, a row of *shard*; return its number.
 
-        It is written once a sweep that begins later has ended; each is, for who follows them one by
-        one.
+        It is written once a sweep that begins later has ended. None is skipped, for readers that
+        follow each heartbeat.
         """
         with self._writing() as db:
             following = _meta(db, "asked") + 1
             number = max(following, at_least)
-            if number > following:  # those below were asked of another ledger, or never
+            if number > following:  # lower ones were requested from another ledger, or never
                 _put(db, "beaten", number - 1)
             _put(db, "asked", number)
             stored = msgspec.json.encode(HeartbeatHead(shard, source, number)).decode()
@@ -194,7 +194,7 @@ class Ledger:
         return number
 
     def begin(self) -> int:
-        """The number of the sweep that begins now; heartbeats requested so far belong to it."""
+        """Begin a sweep, and return its number; it answers the heartbeats requested so far."""
         with self._writing() as db:
             number = _meta(db, "begun") + 1
             _put(db, "begun", number)
@@ -202,63 +202,63 @@ class Ledger:
         return number
 
     def taken(self, paths: Sequence[str]) -> Mapping[str, KnownFile]:
-        """Those of *paths* that were taken."""
+        """Return those of *paths* that were taken."""
         with self._asked() as db:
             rows = [row for some in _some(paths) for row in db.execute(TAKEN, (_json_array(some),))]
         return dict(map(_known, rows))
 
     def waiting(self, paths: Sequence[str]) -> Mapping[str, WaitingFile]:
-        """Those of *paths* that were seen and are not taken."""
+        """Return those of *paths* that were seen and are not taken."""
         with self._asked() as db:
             every = (db.execute(WAITING, (_json_array(some),)) for some in _some(paths))
             return dict(_waiting(row) for rows in every for row in rows)
 
     def by_inode(self, inode: int, log: str) -> Sequence[tuple[str, KnownFile]]:
-        """Files of *log*, by path, that had this inode when they were seen last."""
+        """Return files of *log*, by path, that had this inode when they were last seen."""
         with self._asked() as db:
             return [_known(row) for row in db.execute(BY_INODE, (inode, f"{log}/", f"{log}/"))]
 
     def first_by_inode(self, inodes: Sequence[int]) -> Mapping[int, int]:
-        """Inode -> the least ``first`` of files that wait with it, and were not reported."""
+        """Return inode -> lowest ``first`` of the unreported files that wait with this inode."""
         with self._asked() as db:
             every = (db.execute(FIRSTS, (_json_array(some),)) for some in _some(inodes))
             return {inode: first for rows in every for inode, first in rows}
 
     def restless(self, until: float) -> RestlessFiles | None:
-        """Those that were seen first *until* then, and had another stamp since."""
+        """Return files first seen by *until* that had another stamp since; None without any."""
         with self._asked() as db:
             found = db.execute(RESTLESS, (until,)).fetchone()
         return RestlessFiles(*found) if found[0] else None
 
     def problem(self) -> str:
-        """When and why the last sweep failed, in any process; empty if it succeeded."""
+        """Return when and why the last sweep failed, in any process; empty if it succeeded."""
         with self._asked() as db:
             row = db.execute("SELECT value FROM meta WHERE name = 'ailment'").fetchone()
         return "" if row is None else str(row[0])
 
     def ail(self, why: str) -> None:
-        """Remember it; empty once a look is well again."""
+        """Store why a sweep failed; empty once a sweep succeeds."""
         with self._writing() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('ailment', ?)", (why,))
 
     def own_disks(self) -> frozenset[str]:
-        """Logs that lay on a disk of their own when they were seen last."""
+        """Return the logs that had a disk of their own when they were last seen."""
         with self._asked() as db:
             return frozenset(log for (log,) in db.execute("SELECT log FROM own_disks"))
 
     def keep_own_disks(self, logs: Iterable[str]) -> None:
-        """Remember which these are now."""
+        """Store which logs have a disk of their own now."""
         with self._writing() as db:
             db.execute("DELETE FROM own_disks")
             db.executemany("INSERT INTO own_disks VALUES (?)", [(log,) for log in logs])
 
     def unseen(self, sweep: int) -> Mapping[str, WaitingFile]:
-        """Files that wait, by path, and were not seen in *sweep* or later."""
+        """Return files that wait, by path, and were not seen in *sweep* or later."""
         with self._asked() as db:
             return dict(map(_waiting, db.execute(UNSEEN, (sweep,))))
 
     def wait(self, part: str, sweep: int, files: Mapping[str, WaitingFile]) -> None:
-        """Remember files of a partition as they were seen in *sweep*."""
+        """Store waiting files of a partition as they were seen in *sweep*."""
         with self._writing() as db:
             db.executemany(
                 "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -272,9 +272,9 @@ class Ledger:
             )
 
     def left(self, part: str) -> tuple[int, int] | None:
-        """When a folder that is looked at no more had changed, and the newest file in it.
+        """Return when a closed hour's folder had changed, and the time of the newest file in it.
 
-        None if it was never asked for.
+        None if it was never stored.
         """
         with self._asked() as db:
             row: tuple[int, int] | None = db.execute(
@@ -283,7 +283,7 @@ class Ledger:
         return row
 
     def leave(self, part: str, changed: int, newest: int, fault: FaultHead | None = None) -> None:
-        """Store it with the report on files that came after it."""
+        """Store what `left` returns, and the report on files that came later."""
         with self._writing() as db:
             db.execute(
                 "INSERT OR REPLACE INTO hours_left VALUES (?, ?, ?)", (part, changed, newest)
@@ -292,12 +292,12 @@ class Ledger:
                 _add(db, "fault", fault, 1)
 
     def forget_unseen(self, sweep: int) -> None:
-        """Forget those: they went, were renamed, or their hour is out of range."""
+        """Forget files not seen in *sweep*: they were deleted or renamed, or are out of range."""
         with self._writing() as db:
             db.execute("DELETE FROM waiting WHERE looked < ?", (sweep,))
 
     def waits(self) -> Mapping[str, int]:
-        """Partition -> how many files wait in it."""
+        """Return partition -> number of files that wait in it."""
         with self._asked() as db:
             return dict(db.execute("SELECT part, COUNT(*) FROM waiting GROUP BY part").fetchall())
 
@@ -310,7 +310,7 @@ class Ledger:
         at: float,
         late: bool = False,
     ) -> None:
-        """Add files of a partition, all of them or none, each after its columns."""
+        """Add files of a partition, all or none, each after its columns."""
         with self._writing() as db:
             for one, columns in files:
                 for head in columns:
@@ -331,17 +331,17 @@ class Ledger:
                 db.execute("DELETE FROM waiting WHERE path = ?", (one.path,))
 
     def rows_between(self, after: int, until: int) -> tuple[TakenRows, ...]:
-        """By partition, of files whose first row has an offset of ``[after, until)``."""
+        """Return taken rows by partition, of files whose first row is at ``[after, until)``."""
         with self._asked() as db:
             return tuple(TakenRows(*row) for row in db.execute(BETWEEN, (after, until)))
 
     def late_rows(self, since: float) -> tuple[TakenRows, ...]:
-        """By partition, of files that came late and were taken *since* then."""
+        """Return taken rows by partition, of late files that were taken *since* then."""
         with self._asked() as db:
             return tuple(TakenRows(*row) for row in db.execute(LATE, (since,)))
 
     def seen_again(self, path: str, stamp: FileStamp, digest: str) -> None:
-        """A file that was taken has another stamp now, and is known by that from here on."""
+        """Store the new stamp of a taken file, and that it was rewritten if its digest changed."""
         with self._writing() as db:
             db.execute(
                 "INSERT OR IGNORE INTO rewritten SELECT path FROM taken WHERE path = ?"
@@ -356,13 +356,13 @@ class Ledger:
             db.execute("DELETE FROM waiting WHERE path = ?", (path,))
 
     def fault(self, head: FaultHead, path: str) -> None:
-        """Tell of a file once; if it waits, it goes on to, and holds up nothing."""
+        """Add the report on a file; if the file still waits, it holds up no heartbeat any more."""
         with self._writing() as db:
             _add(db, "fault", head, 1)
             db.execute("UPDATE waiting SET told = 1 WHERE path = ?", (path,))
 
     def end_sweep(self, number: int) -> None:
-        """The sweep has asked for the stamp of every file: heartbeats of before may be answered."""
+        """End a sweep that has read the stamp of every file; write the heartbeats it answers."""
         with self._writing() as db:
             _put(db, "done", number)
             passed = _acknowledged(db)
@@ -376,12 +376,12 @@ class Ledger:
             db.execute("DELETE FROM beats WHERE sweep <= ?", (passed,))
 
     def acknowledged(self) -> int:
-        """The newest sweep whose files were all taken or reported."""
+        """Return the newest sweep whose files were all taken or reported."""
         with self._asked() as db:
             return _acknowledged(db)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the database; the next call opens it again."""
         with self._lock:
             if self._db is not None:
                 self._db.close()
@@ -429,9 +429,9 @@ class Ledger:
 
 
 def make_private(path: Path) -> None:
-    """Make *path*, if it is missing, and let only its owner open it.
+    """Create *path*, if it is missing, and let only its owner open it.
 
-    An existing file is not opened: closing it would end the locks of SQLite in this process.
+    An existing file is not opened: closing it would release the locks of SQLite in this process.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

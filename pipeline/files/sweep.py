@@ -1,20 +1,20 @@
 """Sweeps the hourly folders of file logs, and takes complete files into the ledger.
 
-A sweep looks at every hour in range of every log; each call continues it for a time budget.
-Most sweeps skip hours whose folder has not changed since two earlier looks. A file that grows
-in place changes no folder. So some sweeps ask for the stamp of every file, and only these
-answer heartbeats. A sweep that is cut short by the end of its process starts over.
+A sweep looks at every hour in range of every log; each call continues it for a time budget. Most
+sweeps skip hours whose folder has not changed since two earlier looks. A file that grows in place
+changes no folder. So some sweeps read the stamp of every file, and only these answer heartbeats. A
+sweep that is cut short by the end of its process starts over.
 
-`pipeline.files.layout` decides when a file may be taken. One process sweeps at a time, held by
-a lock file. The state of folders is kept in memory, so the first sweep after a start looks at
+`pipeline.files.layout` decides when a file may be taken. One process sweeps at a time, held by a
+lock file. The state of folders is kept in memory, so the first sweep after a start looks at
 everything.
 
-An unmounted disk looks like a folder without files. The ledger remembers which logs have a disk
-of their own, and a missing disk raises UnreachableError.
+An unmounted disk looks like a folder without files. The ledger remembers which logs have a disk of
+their own, and a missing disk raises UnreachableError.
 
-File names are bytes: a name that is not UTF-8 is reported, and its file is never taken. Links
-may lead nowhere, and files may vanish during a listing. Files outside the hourly folders are
-never taken and delay nothing; `strays` lists them.
+File names are bytes: a name that is not UTF-8 is reported, and its file is never taken. Links may
+lead nowhere, and files may vanish during a listing. Files outside the hourly folders are never
+taken and delay nothing; `find_strays` lists them.
 """
 
 import errno
@@ -60,15 +60,15 @@ from pipeline.files.layout import (
 from pipeline.files.ledger import Ledger, SweepCount, TakenFile, make_private
 from pipeline.model import ShardId
 
-PAUSE = 5_000  # files between two pauses of who digests them
+PAUSE = 5_000  # files between two pauses of the hashing
 NO_TEXT = "a name that is no UTF-8; rename it"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file of a partition by its name, as a look finds it; ``why`` it can never be taken, if so.
+    """A file of a partition as a look finds it; ``why`` says why it can never be taken.
 
-    A name that is no UTF-8 is shown with replacements.
+    A name that is not UTF-8 is shown with escapes.
     """
 
     part: HourPartition
@@ -78,16 +78,16 @@ class FoundFile:
 
     @property
     def path(self) -> str:
-        """Below the base."""
+        """Return its path below the base."""
         return f"{self.part.path}/{self.name}"
 
 
 def list_folders(at: Path) -> list[str]:
-    """Names of what is a folder there, or a link to one; none where nothing is there.
+    """Return the names of folders there, and of links to folders; none if *at* does not exist.
 
     Raises:
         OSError: it cannot be read.
-        UnreachableError: one has a name that is no text.
+        UnreachableError: a folder has a name that is not UTF-8.
     """
     try:
         with os.scandir(at) as listing:
@@ -100,7 +100,7 @@ def list_folders(at: Path) -> list[str]:
 
 
 def list_files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> Iterator[FoundFile]:
-    """Files of a partition, or links to some, but for those whose names say *unfinished*.
+    """Return files of a partition, and links to files, without those with *unfinished* names.
 
     Raises:
         OSError: it cannot be read.
@@ -113,7 +113,9 @@ def list_files(base: Path, part: HourPartition, unfinished: tuple[str, ...]) -> 
 def hash_partition(
     base: Path, part: HourPartition, unfinished: tuple[str, ...]
 ) -> Generator[None, None, bytes]:
-    """Names and stamps of the same files in 16 bytes, in the order in which they are listed.
+    """Hash names and stamps of the same files to 16 bytes, in the order of the listing.
+
+    It yields now and then, and returns the hash.
 
     Raises:
         OSError: it cannot be read.
@@ -150,7 +152,7 @@ def _found(part: HourPartition, name: str, stamp: FileStamp) -> FoundFile:
 
 
 def _leads_to(asked: Callable[[], bool]) -> bool:
-    """Whether it is one; a link that leads round in a circle is nothing."""
+    """Return the answer of *asked*; False for a link that leads to itself."""
     try:
         return asked()
     except OSError as error:
@@ -160,15 +162,15 @@ def _leads_to(asked: Callable[[], bool]) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Whether its bytes are UTF-8: Python has these characters for those that are not."""
+    """Return whether its bytes are UTF-8: Python uses these characters for bytes that are not."""
     return not any("\udc80" <= one <= "\udcff" for one in name)
 
 
 def require_disks(base: Path, ledger: Ledger) -> None:
-    """Remember in *ledger* which logs lie on disks of their own, and whether all of them do.
+    """Check the disks of all logs, and store in *ledger* which logs have a disk of their own.
 
     Raises:
-        UnreachableError: all logs that were there are gone, or the disk of one or all.
+        UnreachableError: all known logs are gone, or a disk is.
         OSError: a folder cannot be read.
     """
     known = {ShardId.parse(shard).relation for shard in ledger.columns()}
@@ -191,7 +193,7 @@ def require_disks(base: Path, ledger: Ledger) -> None:
 
 
 def device_of(at: Path) -> int:
-    """The number of the disk that a folder, or what a link leads to, lies on."""
+    """Return the number of the disk that holds a folder, or the target of a link."""
     return at.stat().st_dev
 
 
@@ -200,14 +202,14 @@ GONE = "2000_01_01"
 IF_NOT = f"If it is gone for good, make the folder {GONE} in its place"
 
 
-STOPPED = timedelta(minutes=1)  # a sweep of another process begins, ends or takes by then
-COARSE = 2.0  # seconds: a folder's own time may stand still for less, though files come
+STOPPED = timedelta(minutes=1)  # another process that sweeps must show progress within this time
+COARSE = 2.0  # seconds; a folder's change time may not advance for less, though files come
 QUIET = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
 class _HourLook:
-    """When a folder had changed, and since when it is known so; its footprint if all was taken."""
+    """When a folder had changed, and since when that is known; ``footprint`` if all was taken."""
 
     changed: int
     since: float
@@ -216,7 +218,10 @@ class _HourLook:
 
 @dataclass(eq=False)
 class RestingHours:
-    """Some hundred bytes for each hour that is looked at, however many files lie in it."""
+    """Remembers the state of each hour's folder, so that unchanged hours are skipped.
+
+    It takes some hundred bytes per hour, however many files are in it.
+    """
 
     base: Path
     unfinished: tuple[str, ...]
@@ -224,28 +229,31 @@ class RestingHours:
     _looks: dict[str, _HourLook] = field(default_factory=dict)
 
     def changed(self, part: HourPartition) -> int:
-        """When its server last changed the folder: its own time can be set, as rsync does."""
+        """Return when the server last changed the folder, in nanoseconds; -1 without a folder.
+
+        Its modification time is not used, because it can be set, as rsync does.
+        """
         try:
             return (self.base / part.path).stat().st_ctime_ns
         except FileNotFoundError:
             return -1
 
     def is_quiet(self, part: HourPartition, changed: int) -> bool:
-        """Whether two looks, some time apart, found that it had *changed* then, and none since."""
+        """Return whether two looks, some time apart, found *changed*, and no other time since."""
         known = self._looks.get(part.path)
         return known is not None and (known.changed, known.since) == (changed, QUIET)
 
     def footprint(self, part: HourPartition) -> Generator[None, None, bytes]:
-        """The argument of `looked`, once all its files are taken."""
+        """Return the argument of `looked`, for when all its files are taken."""
         return hash_partition(self.base, part, self.unfinished)
 
     def is_as_it_was(self, part: HourPartition, footprint: bytes) -> bool:
-        """Whether all of its files were taken when they had the same."""
+        """Return whether all of its files were taken when they had this *footprint*."""
         known = self._looks.get(part.path)
         return known is not None and known.footprint == footprint
 
     def looked(self, part: HourPartition, changed: int, footprint: bytes) -> None:
-        """Remember what was asked before its files were looked at; empty unless all were taken."""
+        """Store what was read before the files; *footprint* is empty unless all were taken."""
         known, now = self._looks.get(part.path), self.monotonic()
         since = now
         if known is not None and known.changed == changed:
@@ -253,22 +261,22 @@ class RestingHours:
         self._looks[part.path] = _HourLook(changed, since, footprint)
 
     def left(self, part: HourPartition) -> int | None:
-        """When it had changed as it was looked at last; None if it never was, or that was asked."""
+        """Return its change time at the last look, and forget it; None without a look."""
         known = self._looks.pop(part.path, None)
         return None if known is None else known.changed
 
     def forget_others(self, parts: Container[str]) -> None:
-        """Those that are not there any more."""
+        """Forget hours that do not exist any more."""
         self._looks = {path: one for path, one in self._looks.items() if path in parts}
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRules:
-    """What is looked at, how patiently, and for how long at a time.
+    """What is looked at, when a file is taken, and for how long a sweep runs at a time.
 
-    ``database`` is what logs are tables of.  Every ``deep`` all that is in range is looked at, or
-    more seldom where that takes long; every ``behind`` hours that were left are.  What comes later
-    than ``grace`` after the end of its hour is late.
+    ``database`` is the one whose tables the logs are. Every ``deep``, all that is in range is
+    looked at, less often if that takes long. Every ``behind``, hours that are out of range by now
+    are looked at. A file is late if it comes more than ``grace`` after the end of its hour.
     """
 
     database: str
@@ -282,16 +290,16 @@ class SweepRules:
     grace: timedelta
 
     def rule(self, name: str) -> LogRule:
-        """That of a log."""
+        """Return the rule of a log."""
         return self.logs.get(name, LogRule())
 
 
-CHUNK = 500  # files that are looked at, and taken, at once
+CHUNK = 500  # files that are looked at, and taken, together
 CHANGED = "it was changed after it was read"
 UNREAD = "the change was not read; write the new rows to another file"
 RENAMED = "was read, then changed and renamed; write the new rows to another file"
 TOO_LATE = "they were not read; increase `back`, or move them to an hour in range"
-REST = 2  # times as long as a look at everything took there is none
+REST = 2  # pause after a look at everything, as a multiple of its duration
 log = structlog.get_logger(__name__)
 
 
@@ -317,9 +325,9 @@ class FileSweep:
     _other: tuple[SweepCount, datetime] | None = None
 
     def advance(self) -> bool:
-        """Go on with the sweep, or begin the next, for no longer than the budget.
+        """Continue the sweep, or begin the next, for no longer than the budget.
 
-        False where another process sweeps.
+        Return False if another process sweeps.
 
         Raises:
             UnreachableError: the folder or the ledger cannot be read.
@@ -328,7 +336,7 @@ class FileSweep:
             return False
         until = self.monotonic() + self.rules.budget.total_seconds()
         going = self._going or self._sweep()
-        self._going = None  # what raises is begun anew
+        self._going = None  # after an error the sweep starts over
         try:
             for _ in going:
                 if self.monotonic() >= until:
@@ -340,23 +348,23 @@ class FileSweep:
 
     @property
     def lock(self) -> Path:
-        """The file that the process which sweeps holds."""
+        """Return the path of the file that the sweeping process locks."""
         return self.ledger.path.with_name(f"{self.ledger.path.name}.lock")
 
     @property
     def stopped_since(self) -> datetime | None:
-        """Since when another process holds the lock without progress; None while it has some."""
+        """Return since when another process has the lock without progress; None with progress."""
         if self._other is None or self.clock() - self._other[1] < STOPPED:
             return None
         return self._other[1]
 
     @property
     def going(self) -> bool:
-        """Whether a sweep was begun that has not ended."""
+        """Return whether a sweep has begun and not ended."""
         return self._going is not None
 
     def close(self) -> None:
-        """Let others sweep."""
+        """Release the lock, so that others can sweep."""
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -364,7 +372,7 @@ class FileSweep:
     def _alone(self) -> bool:
         if self._held is None:
             try:
-                make_private(self.lock)  # who may open it may hold it, and so stop all sweeps
+                make_private(self.lock)  # a user who can open it can lock it and stop sweeps
                 file = self.lock.open("ab")
             except OSError as error:
                 raise UnreachableError(f"files in {self.base}: {error}") from error
@@ -385,7 +393,7 @@ class FileSweep:
     def _sweep(self) -> Iterator[None]:
         number, now = self.ledger.begin(), self.clock()
         self._first = number if self._first < 0 else self._first
-        self._since = self._remembered().done + 1  # what is found now may lie there since then
+        self._since = self._remembered().done + 1  # what is found now may be there since
         self._columns = dict(self.ledger.columns())
         require_disks(self.base, self.ledger)
         began, waits, seen = self.monotonic(), self.ledger.waits(), set[str]()
@@ -394,18 +402,18 @@ class FileSweep:
             seen.add(part.path)
             yield from self._hour(part, number, whole=whole, waits=part.path in waits)
             yield
-        require_disks(self.base, self.ledger)  # all the while: one that went held no files
+        require_disks(self.base, self.ledger)  # a disk that went meanwhile looks empty
         self._unseen(number, now)
         if whole:
             self.ledger.end_sweep(number)
             self._deep = self._next_whole(began)
-        if whole and began >= self._behind:  # no heartbeat waits for that
+        if whole and began >= self._behind:  # heartbeats do not wait for this
             yield from self._left(now)
             self._resting.forget_others(seen)
             self._behind = began + self.rules.behind.total_seconds()
 
     def _remembered(self) -> SweepCount:
-        """What the ledger says; nothing is known of hours once another is in its place."""
+        """Return the ledger's counts; forget all hours if it was replaced or rolled back."""
         ledger, count = self.ledger.id, self.ledger.count()
         if ledger != self._known[0] or count.end < self._known[1]:
             self._resting = RestingHours(self.base, self.rules.unfinished, self.monotonic)
@@ -413,19 +421,19 @@ class FileSweep:
         return count
 
     def _next_whole(self, began: float) -> float:
-        """When all is to be looked at again: what does not fit into one question rests, too."""
+        """Return when to look at everything again; a look that exceeds the budget adds a pause."""
         ended, deep = self.monotonic(), self.rules.deep.total_seconds()
         took = ended - began
         rest = REST * took if took > self.rules.budget.total_seconds() else 0.0
         return max(began + deep, ended + rest)
 
     def _partitions(self, now: datetime) -> Iterator[HourPartition]:
-        """Those in range, log by log, the oldest first."""
+        """Return the partitions in range, log by log, the oldest first."""
         every = self._hours(lambda day: self.rules.range.days(day, now))
         return (part for part in every if self.rules.range.holds(part, now))
 
     def _hours(self, wanted: Callable[[str], bool]) -> Iterator[HourPartition]:
-        """The hours of each log on the days that are *wanted*."""
+        """Yield the hours of each log on the days that are *wanted*."""
         for name in list_folders(self.base):
             if is_finished(name, self.rules.unfinished):
                 for day in filter(wanted, list_folders(self.base / name)):
@@ -433,13 +441,13 @@ class FileSweep:
                         yield HourPartition(name, day, hour)
 
     def _left(self, now: datetime) -> Iterator[None]:
-        """Tell of hours that got files when they were looked at no more; what lay there is old."""
+        """Report hours that got files after they went out of range; older files do not count."""
         for part in self._hours(lambda _: True):
             if not self.rules.range.is_before(part, now):
                 continue
             changed, known = self._resting.changed(part), self.ledger.left(part.path)
             if known is None and (looked := self._resting.left(part)) is not None:
-                known = looked, looked  # as it was when it was looked at
+                known = looked, looked  # as it was at the last look
             if known is None or known[0] != changed:
                 found = [
                     (one.stamp.changed, one.path)
@@ -451,7 +459,7 @@ class FileSweep:
             yield
 
     def _came_after(self, part: HourPartition, found: Sequence[str]) -> FaultHead | None:
-        """The report on files that came to it since; None if all were taken."""
+        """Return the report on files that came to it since; None if all were taken."""
         new = sorted(set(found) - self.ledger.taken(found).keys())
         if not new:
             return None
@@ -462,7 +470,7 @@ class FileSweep:
     def _hour(
         self, part: HourPartition, number: int, *, whole: bool, waits: bool
     ) -> Iterator[None]:
-        """Look at a partition, unless it rests."""
+        """Look at a partition, unless it is unchanged."""
         changed, footprint = self._resting.changed(part), b""
         if not (whole or waits) and self._resting.is_quiet(part, changed):
             return
@@ -475,7 +483,7 @@ class FileSweep:
         self._resting.looked(part, changed, footprint if taken else b"")
 
     def _looked_at(self, part: HourPartition, number: int) -> Generator[None, None, bool]:
-        """Look at every file of a partition, and take what is due; true if all were taken."""
+        """Look at every file of a partition, take what is due; return whether all were taken."""
         every, found = True, list_files(self.base, part, self.rules.unfinished)
         while some := list(islice(found, CHUNK)):
             some.sort(key=lambda one: (one.stamp.modified, one.name))
@@ -504,9 +512,9 @@ class FileSweep:
     def _anew(
         self, news: Sequence[FoundFile], number: int
     ) -> Callable[[FoundFile, WaitingFile | None, float], WaitingFile]:
-        """How a file begins to wait, or has another stamp.
+        """Return a function that makes the wait of a file that is new, or has another stamp.
 
-        A file that waited under an earlier name goes on waiting.  One that changed between two
+        A file that waited under an earlier name continues that wait. One that changed between two
         sweeps may be unchanged since.
         """
         firsts = self.ledger.first_by_inode([one.stamp.inode for one in news])
@@ -528,7 +536,7 @@ class FileSweep:
         taken: Mapping[str, KnownFile],
         number: int,
     ) -> Iterator[None]:
-        """Open files of a partition that rest; complete ones are taken together."""
+        """Open files of a partition that have settled; complete ones are taken together."""
         whole = list[tuple[TakenFile, Sequence[ColumnsHead]]]()
         self._inodes.clear()
         for one, waits in still:
@@ -542,9 +550,9 @@ class FileSweep:
             self.ledger.take(whole, part.path, sweep=number, at=now.timestamp(), late=late)
 
     def _unseen(self, number: int, now: datetime) -> None:
-        """Forget files that two sweeps did not come to: they went, or their hour is over.
+        """Forget files that two sweeps did not find: they are gone, or their hour is over.
 
-        One listing may miss what is renamed meanwhile.
+        One sweep is not enough: a listing may miss a file that is renamed meanwhile.
         """
         for path, waits in self.ledger.unseen(number - 1).items():
             of, day, hour, name = path.split("/", 3)
@@ -558,9 +566,9 @@ class FileSweep:
     def _read(
         self, one: FoundFile, waits: WaitingFile, number: int, known: KnownFile | None
     ) -> tuple[TakenFile, Sequence[ColumnsHead]] | None:
-        """A file that rests: it is new, or was changed after it was taken as *known*.
+        """Read a settled file, which is new, or was changed after it was taken as *known*.
 
-        One that was taken without a row is as good as new.
+        A file that was taken without a row counts as new.
         """
         late = is_overdue(waits, self.clock().timestamp(), self.rules.patience)
         try:
@@ -610,7 +618,10 @@ class FileSweep:
         return file, self._news(file.shard, rule, found) if file.rows else []
 
     def _namesake(self, one: FoundFile, found: WholeFile) -> str | UnfinishedFile | None:
-        """By which name the very file was taken, or has now; why it is not, if it grew since."""
+        """Return the other name by which this file was taken, or is now; None without one.
+
+        If the file was changed since, return why it is not taken.
+        """
         if not found.rows:
             return None
         own = one.path, KnownFile(found.stamp, found.digest, found.rows)
@@ -627,7 +638,7 @@ class FileSweep:
         return None
 
     def _begins(self, one: FoundFile, known: KnownFile) -> bool:
-        """Whether its first bytes are all those of a file that was *known*."""
+        """Return whether its first bytes are all those of the *known* file."""
         with open_file(self.base / one.path, self.base) as file:
             return digest_of(file, known.stamp.size) == known.digest
 
@@ -642,9 +653,9 @@ class FileSweep:
     def _within_columns(
         self, shard: str, rule: LogRule, found: WholeFile
     ) -> WholeFile | UnfinishedFile:
-        """Refuse a file whose new columns the log has no room for.
+        """Reject a file whose new columns would exceed the most that a log may have.
 
-        A log in which each file brings new ones costs their square: each time all are written.
+        A log in which each file brings new columns costs their square: each time all are written.
         """
         if rule.columns:
             return found
@@ -665,13 +676,16 @@ class FileSweep:
         return [grown]
 
     def _stuck(self, one: FoundFile, waits: WaitingFile) -> None:
-        """Tell of a file that is not whole, once it has not been for too long."""
+        """Report a file that has been incomplete for too long, once."""
         late = is_overdue(waits, self.clock().timestamp(), self.rules.patience)
         if late and not waits.is_reported and one.stamp.size:
             self._tell(one, f"{waits.why}; it was not taken")
 
     def _again(self, one: FoundFile, digest: str) -> None:
-        """The same bytes, or another file; what is being read while it changes waits on."""
+        """Report a taken file with a new stamp if its bytes changed, and store the stamp.
+
+        A file that changes while it is read keeps waiting.
+        """
         with open_file(self.base / one.path, self.base) as file:
             found = digest_of(file)
             if FileStamp.of(os.fstat(file.fileno())) != one.stamp:
@@ -689,9 +703,9 @@ class FileSweep:
 
 
 def find_strays(base: Path, unfinished: tuple[str, ...]) -> Iterator[str]:
-    """Files above the hours' folders, and folders that are named otherwise, by their paths.
+    """Yield paths of files outside the hours' folders, and of folders with other names.
 
-    What is named as *unfinished* is meant to lie there.  Hours are not looked into.
+    Names that match *unfinished* are meant to be there. Hours are not searched.
 
     Raises:
         OSError: a folder cannot be read.
@@ -710,7 +724,7 @@ def find_strays(base: Path, unfinished: tuple[str, ...]) -> Iterator[str]:
 
 
 def _list_folder(at: Path, unfinished: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    """Printable names, and whether each is a folder; empty for a missing folder."""
+    """Yield printable names, and whether each is a folder; nothing for a missing folder."""
     for one in sorted(at.iterdir()) if at.is_dir() else ():
         if is_finished(one.name, unfinished):
             yield os.fsencode(one.name).decode("utf-8", "backslashreplace"), one.is_dir()
