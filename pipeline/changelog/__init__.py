@@ -1,1 +1,1 @@
-"""The append-only lake table of all changes: its columns, its checkpoints, how it is read."""
+"""The append-only lake table of all changes: its columns, checkpoints, readers and maintenance."""

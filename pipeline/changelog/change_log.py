@@ -158,7 +158,7 @@ class ChangeLog:
         return self._known
 
     def opened(self, clock: datetime) -> Snapshot:
-        """Return the newest version; create the table if there is none."""
+        """Return the newest version; create the table if it is missing."""
         return self.look() or self._made(clock)
 
     def batch(self) -> int:

@@ -328,7 +328,7 @@ def keeps_numbers(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FirstEvent:
-    """Where event 1 of a transaction landed, and the epoch of its position in the log."""
+    """The batch in which event 1 of a transaction landed, and the epoch of its log position."""
 
     batch: int
     epoch: int
@@ -347,7 +347,7 @@ class FirstEvent:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Where the transactions in some rows began.
+    """The beginnings of the transactions in some rows.
 
     ``ends`` are their ENDs. Those that keep their numbers have ``firsts``, the others ``begins``.
     """

@@ -1,1 +1,1 @@
-"""Files of logs below one folder: which there are, which were taken, and what is in them."""
+"""Files of logs below one folder: finds them, records the taken ones, and reads them."""

@@ -54,7 +54,7 @@ OUTSIDE = "it is a link to a file outside of its log's folder; write a copy in p
 
 @dataclass(frozen=True, slots=True)
 class WholeFile:
-    """What was read of a complete file; ``columns`` are names and types as in the file."""
+    """The content of a complete file; ``columns`` are names and types as in the file."""
 
     stamp: FileStamp
     digest: str
@@ -367,7 +367,7 @@ def _spelled(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _lake_type(kind: pa.DataType) -> str:
-    """Return the mirror's type for a type of Parquet; string if there is none."""
+    """Return the mirror's type for a type of Parquet; string if it has no such type."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})" if kind.precision <= 38 else "string"
     if pa.types.is_timestamp(kind):

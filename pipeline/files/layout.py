@@ -171,7 +171,7 @@ class WaitingFile:
 
 @dataclass(frozen=True, slots=True)
 class RestlessFiles:
-    """How many files keep changing; ``path`` was ``seen`` first, in seconds since 1970."""
+    """``count`` files keep changing; ``path`` was ``seen`` first (in seconds since 1970)."""
 
     count: int
     path: str
@@ -200,7 +200,7 @@ class Patience:
 
 
 class Due(Enum):
-    """What to do with a file that was found."""
+    """The action for a file that was found."""
 
     NOTHING = auto()
     REMEMBER = auto()

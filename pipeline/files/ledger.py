@@ -65,7 +65,7 @@ class TakenRows:
 
 @dataclass(frozen=True, slots=True)
 class SweepCount:
-    """How many sweeps were ``begun`` and ``done``, and the end of the ledger.
+    """The numbers of sweeps ``begun`` and ``done``, and the end of the ledger.
 
     ``asked`` is the newest requested heartbeat; -1 before there is one.
     """

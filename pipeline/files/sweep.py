@@ -209,7 +209,7 @@ QUIET = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class _HourLook:
-    """When a folder had changed, and since when that is known; ``footprint`` if all was taken."""
+    """The change time of a folder, and since when it is known; ``footprint`` if all was taken."""
 
     changed: int
     since: float
@@ -272,7 +272,7 @@ class RestingHours:
 
 @dataclass(frozen=True, slots=True)
 class SweepRules:
-    """What is looked at, when a file is taken, and for how long a sweep runs at a time.
+    """The rules of a sweep: what is in range, when a file is taken, and the time budget.
 
     ``database`` is the one whose tables the logs are. Every ``deep``, all that is in range is
     looked at, less often if that takes long. Every ``behind``, hours that are out of range by now

@@ -1,1 +1,1 @@
-"""One file a message format: bytes of a topic become columns of the change log."""
+"""Holds one file per message format, which decodes messages to columns of the change log."""

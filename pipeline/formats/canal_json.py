@@ -53,7 +53,7 @@ NO_KEY = "a column of pkNames is missing in a row, or is null"
 
 
 class FlatMessage(msgspec.Struct):
-    """As far as it is asked."""
+    """The fields that are read."""
 
     database: str | None = None
     table: str | None = None
@@ -68,17 +68,17 @@ class FlatMessage(msgspec.Struct):
 
     @property
     def shard(self) -> str | None:
-        """None if it names no table."""
+        """Return the shard; None if the message names no table."""
         return str(ShardId(self.database, self.table)) if self.database and self.table else None
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Names of the key's columns; empty where the table has none."""
+        """Return the names of the key's columns; empty if the table has no key."""
         return tuple(self.pkNames or ())
 
     @property
     def at(self) -> datetime | None:
-        """When the source says that it ran; None if in no calendar."""
+        """Return when the source executed it; None if that is out of range."""
         return time_of_millis(self.es)
 
 
@@ -92,10 +92,10 @@ def read_message(value: bytes | None) -> FlatMessage:
 
 
 def decode_changes(message: FlatMessage, value: bytes) -> Sequence[Decoded]:
-    """All that it says, in its order; *value* is what it was read from.
+    """Return all changes of a message, in order; *value* is the message as it was sent.
 
     Raises:
-        FormatError: it makes no sense.
+        FormatError: it is no valid message.
     """
     if message.isDdl:
         return (_statement(message, value),)
@@ -115,7 +115,7 @@ def schema_change(payload: str) -> SchemaMessage:
     """Read the message of a statement; it has no columns.
 
     Raises:
-        FormatError: *value* is not such a message.
+        FormatError: *payload* is not such a message.
     """
     message = read_message(payload.encode())
     if not message.isDdl or message.sql is None:
@@ -151,7 +151,7 @@ def _updates(message: FlatMessage, shard: str) -> Iterator[Decoded]:
 
 
 def _row(raw: Raw) -> json_text.Row:
-    """Its columns' slices; each is a text, a number, a truth or null."""
+    """Return the slices of its columns; each must be a text, a number, a boolean or null."""
     try:
         _SCALARS.decode(raw)
     except (ValueError, RecursionError) as error:
@@ -171,7 +171,7 @@ ZONES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 @dataclass(frozen=True, slots=True)
 class CanalJson:
-    """``zone``: of canal's process, which it writes every TIMESTAMP in; only UTC is read."""
+    """``zone`` is that of canal's process, in which it writes each TIMESTAMP; only UTC is read."""
 
     zone: str
     ordering: ClassVar[Ordering] = Ordering.OFFSET
@@ -180,7 +180,7 @@ class CanalJson:
     registry: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Refuse what would make other instants of a TIMESTAMP."""
+        """Reject a zone in which a TIMESTAMP would become another instant."""
         if self.zone not in ZONES:
             raise ConfigError(
                 f"format_options.zone: is {self.zone}, and a TIMESTAMP is read as UTC; run canal "
@@ -188,21 +188,21 @@ class CanalJson:
             )
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
-        """None: statements come with the rows."""
+        """Return none: statements come with the rows."""
         return ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """A statement, without its columns; or the columns that rows tell behind it."""
+        """Read a statement, which has no columns; or the columns that rows describe."""
         if told_columns.is_columns_payload(payload):
             return told_columns.decode_columns(payload)
         return schema_change(payload)
 
     def columns_payload(self, table: TableDescription) -> str:
-        """As rows tell them."""
+        """Return the columns of *table* as rows would describe them."""
         return told_columns.encode_columns(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
-        """None: a message says all itself."""
+        """Return none: a message needs no schema."""
         return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
@@ -216,14 +216,14 @@ class CanalJson:
 
 
 def _columns(message: FlatMessage) -> TableDescription | None:
-    """The columns in a message with rows; None if it has none."""
+    """Return the columns in a message with rows; None if it has none."""
     shard, types = message.shard, message.mysqlType
     if message.isDdl or shard is None or not types:
         return None
     return _table(shard, tuple(types.items()), message.key)
 
 
-@lru_cache(maxsize=1024)  # each message tells them again
+@lru_cache(maxsize=1024)  # each message describes them again
 def _table(
     shard: str, types: tuple[tuple[str, str], ...], key: tuple[str, ...]
 ) -> TableDescription:

@@ -1,7 +1,7 @@
 """Parses column types as SHOW COLUMNS spells them, such as `decimal(10,2) unsigned`.
 
-Canal reports neither NULL nor defaults, so a column is described as NOT NULL without a default.
-The format `simple_binlog` and the row reader of MySQL use these functions, too.
+Canal reports neither NULL nor defaults, so a column is described as NOT NULL without a default. The
+format `simple_binlog` and the row reader of MySQL use these functions, too.
 """
 
 import re
@@ -20,15 +20,15 @@ KINDS = re.compile(
     rf"{SIGNED.pattern}|BIT|YEAR|DATE|DATETIME|TIMESTAMP|TIME|JSON|ENUM|SET|CHAR|VARCHAR"
     r"|(TINY|MEDIUM|LONG)?(TEXT|BLOB)|BINARY|VARBINARY"
     r"|GEOMETRY|GEOMCOLLECTION|GEOMETRYCOLLECTION|(MULTI)?(POINT|LINESTRING|POLYGON)"
-    r"|UUID|INET[46]|VECTOR"  # which are kept as texts
+    r"|UUID|INET[46]|VECTOR"  # kept as texts
 )
 
 
-COMMENT = re.compile(r"\s*/\*[^*]*\*/\s*$")  # MariaDB's: of before its 5.3
+COMMENT = re.compile(r"\s*/\*[^*]*\*/\s*$")  # MariaDB's comment for a type from before version 5.3
 
 
 def find_type_fault(text: str) -> str:
-    """Why SHOW COLUMNS never spells a type so; empty if it may."""
+    """Return why SHOW COLUMNS never spells a type like this; empty if it may."""
     column = describe_column("", COMMENT.sub("", text), 1)
     kind, *signs = column.type.split(" ")
     if column.notation is not Notation.TEXTS or KINDS.fullmatch(kind) is None:
@@ -43,10 +43,10 @@ def find_type_fault(text: str) -> str:
 
 
 def describe_column(name: str, text: str, position: int) -> ColumnDescription:
-    """The column of that type, as SHOW COLUMNS spells it; of one that cannot be read its text.
+    """Describe a column with the type *text*, as SHOW COLUMNS spells it.
 
-    It is described as NOT NULL without a default: canal says neither, so old rows of a column that
-    is added cannot be filled.
+    A type that cannot be read is kept as its text. The column is described as NOT NULL without a
+    default. Canal reports neither, so old rows of an added column cannot be filled.
     """
     found = TYPE.fullmatch(text)
     if found is None:

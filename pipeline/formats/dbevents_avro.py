@@ -1,20 +1,20 @@
 """Decodes DBEvents, the change events of Uber's pipeline: rows in Avro with metadata.
 
-Each table has a topic, `prefix.database.table`. One field of each record holds the metadata,
-and all others are columns. The metadata becomes one more column, in JSON.
+Each table has a topic, `prefix.database.table`. One field of each record holds the metadata, and
+all others are columns. The metadata becomes one more column, in JSON.
 
-The reference key is the version of a row, and here its order. It is a sequence of the producer
-and not a position in the source log, so it proves less. Where it falls within a partition,
-landing holds the source. `changelog_columns` lists the columns that changed, each with its
-version. A version below that of the event is kept beside the row, so that the row is merged
-column by column. Without `changelog_columns` the event holds the whole row.
+The reference key is the version of a row, and here its order. It is a sequence of the producer and
+not a position in the source log, so it proves less. Where it falls within a partition, landing
+holds the source. `changelog_columns` lists the columns that changed, each with its version. A
+version below that of the event is stored with the row, so that the row is merged column by column.
+Without `changelog_columns` the event holds the whole row.
 
 Two kinds of events are quarantined with their reason. The first are events that their producer
-could not conform. The second are forced updates, which ask to be applied although they are
-older: nothing here shows which change should win over them.
+could not conform. The second are forced updates, which are to be applied although they are older:
+nothing here shows which change should win over them.
 
-Column types are those of the Avro schema: numbers, texts and bytes. A type that contains others
-is JSON. A nullable field is null in older rows. A field with another default is not filled in.
+Column types are those of the Avro schema: numbers, texts and bytes. A type that contains others is
+JSON. A nullable field is null in older rows. A field with another default is not filled in.
 """
 
 import re
@@ -62,7 +62,7 @@ class ChangedColumns(msgspec.Struct):
 
 
 class EventMetadata(msgspec.Struct):
-    """What stands beside each row; ``timestamp`` is in milliseconds."""
+    """The metadata of a row; ``timestamp`` is in milliseconds."""
 
     ref_key: int
     row_key: Raw = json_text.NULL
@@ -74,16 +74,16 @@ class EventMetadata(msgspec.Struct):
 
     @property
     def at(self) -> datetime | None:
-        """When the event was made; None if in no calendar."""
+        """Return when the event was made; None if that is out of range."""
         return time_of_millis(self.timestamp)
 
 
 @dataclass(frozen=True, slots=True)
 class EventShape:
-    """How events of a table are built: whose they are, which field is metadata, and their key.
+    """The form of a table's events: its shard, the name of the metadata field, and its key.
 
-    Without a ``key`` the row key is one, as a column of its own.  ``changing`` fields of the
-    metadata are not kept beside the row: who sends an event again may tell others.
+    Without a ``key`` the row key is the key, as an additional column. ``changing`` are metadata
+    fields that are not stored, because they may differ when an event is sent again.
     """
 
     shard: str
@@ -93,15 +93,15 @@ class EventShape:
 
     @property
     def keyed_by(self) -> tuple[str, ...]:
-        """Names of the key's columns."""
+        """Return the names of the key's columns."""
         return self.key or (ROW_KEY,)
 
 
 def decode_change(text: bytes, shape: EventShape) -> Decoded:
-    """What an event says, whose JSON is *text*.
+    """Return the change in an event; *text* is its JSON.
 
     Raises:
-        FormatError: it makes no sense, or is not to be applied.
+        FormatError: it is no valid event, or must not be applied.
     """
     row = json_text.read_row(Raw(text))
     if row is None:
@@ -132,7 +132,7 @@ def _metadata(raw: Raw) -> EventMetadata:
 
 
 def _lasting(metadata: Raw, changing: Sequence[str]) -> Raw:
-    """The *metadata* without fields that change when the event is sent again."""
+    """Return *metadata* without fields that change when the event is sent again."""
     fields = json_text.read_row(metadata) or {}
     kept = {name: one for name, one in fields.items() if name not in changing}
     return Raw(json_text.write_row(kept).encode())
@@ -141,7 +141,7 @@ def _lasting(metadata: Raw, changing: Sequence[str]) -> Raw:
 def _keyed(
     row: json_text.Row, metadata: EventMetadata, shape: EventShape
 ) -> tuple[json_text.Row, str]:
-    """The row with its key's columns, and the key."""
+    """Return the row with its key's columns, and the key."""
     if not shape.key:
         row = row | {ROW_KEY: _row_key(metadata.row_key)}
     try:
@@ -151,7 +151,7 @@ def _keyed(
 
 
 def _row_key(raw: Raw) -> Raw:
-    """The row key as a text, also if it was sent as a number."""
+    """Return the row key as a text, even if it was sent as a number."""
     found = json_text.read_exactly('{"v":' + json_text.row_text(raw) + "}")
     try:
         text = None if found is None else json_text.write_text(found.get("v"))
@@ -163,7 +163,7 @@ def _row_key(raw: Raw) -> Raw:
 
 
 def _some(row: json_text.Row, metadata: EventMetadata, shape: EventShape) -> dict[str, Any]:
-    """The columns that changed, and beside them the versions of those that are older."""
+    """Return the columns that changed, with the versions of older ones."""
     versions = _versions(metadata, row)
     if any(one > metadata.ref_key for one in versions.values()):
         raise FormatError(NEWER)
@@ -177,7 +177,7 @@ def _some(row: json_text.Row, metadata: EventMetadata, shape: EventShape) -> dic
 
 
 def _versions(metadata: EventMetadata, row: Mapping[str, Raw]) -> dict[str, int]:
-    """By column; of one that is named twice, the newest counts."""
+    """Return versions by column; if a column is named twice, the newest counts."""
     newest: dict[str, int] = {}
     for one in metadata.changelog_columns or ():
         for name in one.hadoop_changelog_fields:
@@ -204,7 +204,7 @@ TYPES = {
 OTHER = "JSON"
 
 
-@lru_cache(maxsize=1024)  # each message of a table is written in the same schema
+@lru_cache(maxsize=1024)  # all messages of a table use the same schema
 def describe_table(schema: str, shape: EventShape) -> TableDescription | None:
     """Describe the table of *schema*; None unless it is a record."""
     try:
@@ -242,15 +242,15 @@ PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class DbEventsAvro:
-    """``registry`` is where its schemas are, ``metadata`` the name of the field that holds it.
+    """``registry`` is where its schemas are, ``metadata`` the name of the metadata field.
 
-    ``keys``: regular expressions on the whole ``database.table``, and its key's columns; the first
-    that matches counts, and the row key is one for all others.  ``changing``: fields of metadata
-    that another sending of an event may tell otherwise; they are not kept beside the row.
+    ``keys`` maps regular expressions on the whole ``database.table`` to the key's columns; the
+    first match counts, and the row key is the key of all other tables. ``changing`` are metadata
+    fields that may differ when an event is sent again; they are not stored with the row.
     """
 
     registry: RegistrySettings
-    """Where the schemas are."""
+    """The registry that has the schemas."""
     metadata: str = "hadoop_metadata"
     """Name of the field that holds the metadata."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -272,19 +272,19 @@ class DbEventsAvro:
                 raise ConfigError(msg) from error
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
-        """None: there are only rows."""
+        """Return none: there are only rows."""
         return ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """Columns that the schemas of rows tell."""
+        """Read the columns that the schemas of rows describe."""
         return told_columns.decode_columns(payload)
 
     def columns_payload(self, table: TableDescription) -> str:
-        """As schemas tell them."""
+        """Return the columns of *table* as schemas describe them."""
         return told_columns.encode_columns(table)
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
-        """Numbers of the schemas that values of ``RAW`` are written with."""
+        """Return the numbers of the schemas of values in ``RAW``."""
         return avro.schema_numbers(batch["value"])
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:

@@ -1,7 +1,7 @@
-"""Debezium's messages in Avro, behind the numbers of their schemas in a registry.
+"""Decodes Debezium's messages in Avro, with schemas from a registry by number.
 
-A message becomes the JSON that Debezium's JSON converter would have written, and is read as that:
-so what a change says, and in which words the change log keeps it, does not depend on the converter.
+A message becomes the JSON that Debezium's JSON converter would have written, and is decoded as
+that. So a change has the same content and spelling in the change log with either converter.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ from pipeline.settings import RegistrySettings
 class DebeziumAvro:
     """``registry`` is where the connector's converter registers its schemas.
 
-    ``unicode_names``: the connector writes names with ``field.name.adjustment.mode`` at
-    ``avro_unicode``, which loses none; without it names are taken as they stand.
-    ``unavailable`` as in :class:`DebeziumJson`.
+    ``unicode_names``: the connector writes names with ``field.name.adjustment.mode``
+    ``avro_unicode``, which keeps every name; if False, names are taken as they are. ``unavailable``
+    as in :class:`DebeziumJson`.
     """
 
     registry: RegistrySettings
@@ -40,19 +40,19 @@ class DebeziumAvro:
     columns: ClassVar[tuple[str, ...]] = ()
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
-        """Its transactions' and its own heartbeats'."""
+        """Return the topics of its transactions and of its own heartbeats."""
         return self._json.added_topics(prefix)
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """Read the payload, which is kept as JSON."""
+        """Read the payload, which is stored as JSON."""
         return self._json.schema_change(payload)
 
     def columns_payload(self, table: TableDescription) -> str:
-        """See `DebeziumJson`."""
+        """Return what `DebeziumJson` does."""
         return self._json.columns_payload(table)
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
-        """Numbers of the schemas that keys and values of ``RAW`` are written with."""
+        """Return the numbers of the schemas of keys and values in ``RAW``."""
         return avro.schema_numbers(batch["key"]) | avro.schema_numbers(batch["value"])
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
@@ -82,7 +82,7 @@ class DebeziumAvro:
         batch: pa.RecordBatch,
         schemas: Schemas,
     ) -> pa.RecordBatch:
-        """Before rows of Postgres, the columns that the schemas they were written with tell."""
+        """Add the columns that schemas of Postgres rows describe, before these rows."""
         descriptions = avro.read_row_schemas(
             batch["value"], schemas, unicode_names=self.unicode_names
         )
@@ -97,7 +97,7 @@ class DebeziumAvro:
 
 
 def _raw(found: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Beside what could not be decoded stand the bytes that were sent, and not their JSON."""
+    """Set ``raw`` of undecodable messages to the bytes as sent, not to their JSON."""
     odd = pc.equal(found["op"], str(Op.ERROR))
     if not odd.true_count:
         return found
@@ -108,7 +108,7 @@ def _raw(found: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _merged(*parts: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of all parts in the order of their messages."""
+    """Return rows of all parts in the order of their messages."""
     table = pa.Table.from_batches(parts)
     order = np.argsort(table["message"].to_numpy(), kind="stable")
     (batch,) = table.take(pa.array(order)).combine_chunks().to_batches()

@@ -1,4 +1,4 @@
-"""Debezium's JSON for MySQL, MariaDB and Postgres, with and without the schema around a message."""
+"""Decodes Debezium's JSON for MySQL, MariaDB and Postgres, with or without schema."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,9 +17,9 @@ from pipeline.schema.model import Notation, SchemaMessage, TableDescription
 
 @dataclass(frozen=True, slots=True)
 class DebeziumJson:
-    """Each message names its connector and may have its schema around it.
+    """Each message names its connector, and may be wrapped with its schema.
 
-    ``unavailable``: the connector's ``unavailable.value.placeholder``, where it is another.
+    ``unavailable`` is the connector's ``unavailable.value.placeholder``, if it is not the default.
     """
 
     unavailable: str = UNAVAILABLE
@@ -29,21 +29,21 @@ class DebeziumJson:
     registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
-        """Its transactions' and its own heartbeats'."""
+        """Return the topics of its transactions and of its own heartbeats."""
         return (f"{prefix}.transaction", f"{HEARTBEAT_TOPIC}.{prefix}")
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """Read what a connector with ``include.schema.changes`` sends, or rows of one without."""
+        """Read a message of ``include.schema.changes``, or columns of rows without that setting."""
         if told_columns.is_columns_payload(payload):
             return told_columns.decode_columns(payload)
         return schema_changes.read_schema_change(payload)
 
     def columns_payload(self, table: TableDescription) -> str:
-        """As rows of a connector without ``include.schema.changes`` tell them."""
+        """Return the columns of *table* as rows without ``include.schema.changes`` have them."""
         return told_columns.encode_columns(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
-        """None: a message says all itself."""
+        """Return none: a message needs no schema."""
         return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:

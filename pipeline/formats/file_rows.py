@@ -1,7 +1,7 @@
-"""Rows of files: each with where it stood, by which it is known unless its log has a key.
+"""Decodes rows of files; a row's position in the files identifies it, unless its log has a key.
 
-Its order is the offset that the ledger gave it.  A line that is no JSON object is quarantined with
-its bytes; so is a file that was not taken, or changed after it was.
+Its order is the offset that the ledger gave it. A line that is no JSON object is quarantined with
+its bytes. A file that was not taken, or was changed after that, is quarantined, too.
 """
 
 import json
@@ -39,7 +39,7 @@ OWN = (FILE, LINE, DAY, HOUR)
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """No settings: the head of a message says all."""
+    """Rows of files, without settings: the head of a message describes all."""
 
     ordering: ClassVar[Ordering] = Ordering.OFFSET
     notation: ClassVar[Notation] = Notation.PLAIN
@@ -48,11 +48,11 @@ class FileRows:
     sent_once: ClassVar[bool] = True
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
-        """None: columns come with the rows."""
+        """Return none: columns come with the rows."""
         return ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """The columns that a log has from here on."""
+        """Return the columns that a log has from here on."""
         try:
             head = decode_head(payload.encode())
         except (msgspec.MsgspecError, ValueError) as error:
@@ -68,10 +68,10 @@ class FileRows:
         return SchemaMessage(f"{head.kind} {shard}", tables=(table,))
 
     def columns_payload(self, table: TableDescription) -> None:
-        """The ledger describes columns."""
+        """Return None: the ledger describes columns."""
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
-        """None."""
+        """Return none: no schema is needed."""
         return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
@@ -109,7 +109,7 @@ def _changes(key: bytes | None, value: bytes | None, offset: int) -> Iterator[De
 
 
 def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
-    """No change of a line without anything on it."""
+    """Yield the change of a line; ``Op.SKIPPED`` for a blank line."""
     if not value.strip():
         yield Decoded(Op.SKIPPED)
         return
@@ -132,13 +132,13 @@ def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
 
 
 def _place(head: RowsHead, line: int) -> Row:
-    """Where the row stood; a column of such a name in the row gives way to it."""
+    """Return the row's position; it replaces columns of these names in the row."""
     day = head.day.replace("_", "-")
     values = (quote_text(head.file), str(line), quote_text(day), str(int(head.hour)))
     return {name: msgspec.Raw(one.encode()) for name, one in zip(OWN, values, strict=True)}
 
 
-@lru_cache(maxsize=1024)  # all rows of a file have one
+@lru_cache(maxsize=1024)  # all rows of a file have one head
 def _head(key: bytes | None) -> MessageHead:
     return decode_head(key)
 

@@ -1,18 +1,18 @@
 """Defines the format protocol: decodes batches of messages into changes, in Arrow.
 
-A format turns `RAW` rows into `DECODED` rows and does nothing else. It uses no clock and no
-server, and no message content makes it fail. A message may hold one change or several. One that
-holds none becomes a row of `Op.SKIPPED`, so each message has a row. The column `message` says from
-which row of the batch each change came.
+A format turns `RAW` rows into `DECODED` rows and does nothing else. It uses no clock and no server,
+and no message content makes it fail. A message may hold one change or several. One that holds none
+becomes a row of `Op.SKIPPED`, so each message has a row. The column `message` is the number of the
+batch's row from which each change came.
 
 `MessageText` reads and writes one message for a person. A format whose messages are not text
 exports such a class as `MESSAGE_TEXT` in its module. For all others the message is the text.
 
-Formats without schema events describe columns with the rows. They share one payload: names,
-types in the words of the source's server, and the notation of the values. The dialect
-interprets the types.
+Formats without schema events describe columns with the rows. They share one payload: names, types
+in the words of the source's server, and the notation of the values. The dialect interprets the
+types.
 
-`number_of` reads the heartbeat number from a row of the heartbeat table, in any format.
+`heartbeat_number` reads the heartbeat number from a row of the heartbeat table, in any format.
 """
 
 import json
@@ -33,7 +33,7 @@ from pipeline.model import LOG_PARTS, Op, Ordering, Origin, ShardId
 from pipeline.schema.model import ColumnDescription, Notation, SchemaMessage, TableDescription
 from pipeline.settings import RegistrySettings
 
-Schemas = Mapping[int, str | None]  # texts by their numbers; None where the registry knows none
+Schemas = Mapping[int, str | None]  # texts by number; None if the registry knows none
 
 TIME = pa.timestamp("us", "UTC")
 RAW = pa.schema(
@@ -45,7 +45,7 @@ RAW = pa.schema(
         ("offset", pa.int64()),
     ]
 )
-OPTIONAL = {  # what a format may ask for besides; None where none was written
+OPTIONAL = {  # further columns that a format may request; null if none was written
     "timestamp": TIME,
     "headers": pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())])),
 }
@@ -83,7 +83,7 @@ INCREMENTAL = "incremental"
 
 @dataclass(frozen=True, slots=True)
 class Tx:
-    """The source's transaction a change belongs to, and the change's place in it."""
+    """The source's transaction of a change, and the change's number in it."""
 
     id: str
     total_order: int | None = None
@@ -94,10 +94,10 @@ LONG_NAME = f"the name of the database or table is longer than {LONGEST_NAME} ch
 
 
 def require_short_names(shard: ShardId) -> None:
-    """Refuse names that no table of MySQL can have.
+    """Reject names that no table of MySQL can have.
 
     Raises:
-        FormatError: one is longer.
+        FormatError: a name is too long.
     """
     if max(len(shard.database), len(shard.relation)) > LONGEST_NAME:
         raise FormatError(LONG_NAME)
@@ -107,22 +107,22 @@ def require_short_names(shard: ShardId) -> None:
 class Decoded:
     """One change, or one message without a change. A missing value is None.
 
-    ``shard``       ``str(ShardId)``; ``key_values`` a JSON array of the key values' texts.
+    ``shard``       ``str(ShardId)``; ``key_values`` is a JSON array of the key values' texts.
     ``before``/``after``  the row (or, for begin, end and ddl, the whole payload): the JSON as it
                     was sent, with its blanks, escapes and numbers.
-                    A delete has at least its key's columns before, or its table is held.
-    ``at``          the source's clock, for display only.
-    ``log``         the number of the log's file, ``pos`` and ``row`` the place in it.
-    ``changed``     the columns that ``after`` holds, where it holds some only; None: all.
-    ``left_out``    then the others that the row has: a name may have gone to another column's
-                    values, and only all of them together show it.
-    ``schema_id``   of a schema event that only describes the columns of the rows after it: a
-                    number of them.  It is landed where it says something new.
-    ``tx``          its transaction; a schema change's has the name it has when it is sent again.
-    ``snapshot``    which snapshot row this is; None for a live change, and ``AROUND`` for one
-                    that may stand below the snapshot before it, though it came after that.
-                    ``INCREMENTAL`` if it is known that no snapshot of all tables has read it.
-    ``error``       why it could not be decoded; then ``raw`` holds the value's bytes, and only
+                    ``before`` of a delete has at least its key's columns, or its table is held.
+    ``at``          the time of the source's clock, for display only.
+    ``log``         the number of the log's file; ``pos`` and ``row`` are the position in it.
+    ``changed``     the columns that ``after`` holds, if it holds only some; None: all.
+    ``left_out``    then the other columns of the row. A name may have passed to the values of
+                    another column, which only all columns together show.
+    ``schema_id``   number of the columns in a schema event that only describes the columns of the
+                    rows after it. Such an event lands if it has news.
+    ``tx``          its transaction; for a schema change it is the name that a redelivery has, too.
+    ``snapshot``    which snapshot row this is; None for a live change. ``AROUND`` for a live change
+                    after the snapshot that may have a lower order. ``INCREMENTAL`` for a row that
+                    surely was not read by a snapshot of all tables.
+    ``error``       why it could not be decoded. Then ``raw`` holds the value's bytes, and only
                     ``shard`` and ``key_values`` may be known, too.
     """
 
@@ -146,38 +146,38 @@ class Decoded:
 
 
 class Format(Protocol):
-    """A way changes are written into messages; its settings are the fields of its class.
+    """A way in which changes are written into messages; the fields of its class are its settings.
 
-    ``sent_once = True``: the log never sends again what was read.
+    ``sent_once = True``: the log never sends a read change again.
     """
 
     @property
     def ordering(self) -> Ordering:
-        """What its changes' ``log``, ``pos`` and ``row`` are: a place in the source's log, or less.
+        """Return what ``log``, ``pos`` and ``row`` of its changes are: a log position, or less.
 
-        Of `Ordering.OFFSET` a message names none: the order is the message's offset and the
-        change's index in the message; schema events that rows describe (those with ``schema_id``)
-        take none.
+        With `Ordering.OFFSET` a message has none of them. The order is the message's offset and the
+        change's index in the message; schema events that rows describe (with ``schema_id``) take no
+        index.
         """
         ...
 
     @property
     def notation(self) -> Notation:
-        """In which notation the values of rows are written."""
+        """Return the notation in which the values of rows are written."""
         ...
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of those of ``OPTIONAL`` that it reads; each costs time on every message."""
+        """Return the names in ``OPTIONAL`` that it reads; each costs time on every message."""
         ...
 
     @property
     def registry(self) -> RegistrySettings | None:
-        """Where the schemas are that messages name; None if they name none."""
+        """Return where the schemas are that messages name; None if they name none."""
         ...
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
-        """Topics of a source beside *prefix*, its schema changes', and those of rows."""
+        """Return topics of a source other than *prefix* (its schema changes) and those of rows."""
         ...
 
     def schema_change(self, payload: str) -> SchemaMessage:
@@ -189,24 +189,23 @@ class Format(Protocol):
         ...
 
     def columns_payload(self, table: TableDescription) -> str | None:
-        """What ``schema_change`` reads as columns that rows of *table* tell of themselves.
+        """Return a payload that ``schema_change`` reads as columns described by rows of *table*.
 
-        None where only statements tell columns.
+        None if only statements describe columns.
         """
         ...
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
-        """Numbers of the schemas in the registry that *batch*, as below, is decoded with."""
+        """Return the numbers of the schemas in the registry that decoding *batch* needs."""
         ...
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
-        """Decode every message of *batch*; one that makes no sense is ``Op.ERROR`` with its bytes.
+        """Decode every message of *batch*; an invalid one becomes ``Op.ERROR`` with its bytes.
 
-        One without a change is ``Op.SKIPPED``: a message without a row counts as lost.
+        A message without a change becomes ``Op.SKIPPED``: a message without a row counts as lost.
 
-        In: ``RAW``, then ``columns``, and all schemas that it ``needs``.
-        Out: ``DECODED``, ``message`` rising.
-        One odd message spoils no other.
+        In: ``RAW``, then ``columns``, and all schemas that it ``needs``. Out: ``DECODED``,
+        ``message`` rising. An invalid message affects no other.
 
         Raises:
             ValueError: the batch holds more text than one Arrow column can; nothing else.
@@ -215,7 +214,7 @@ class Format(Protocol):
 
 
 def build_batch(changes: Iterable[tuple[int, Decoded]]) -> pa.RecordBatch:
-    """Build ``DECODED`` rows of values, each with the number of its message, in their order."""
+    """Build ``DECODED`` rows from changes, each with the number of its message, in order."""
     pairs = tuple(changes)
     columns = {name: [read(one) for _, one in pairs] for name, read in _READERS.items()}
     columns["message"] = [message for message, _ in pairs]
@@ -239,11 +238,11 @@ class MessageText(Protocol):
     """Reads and writes single messages; *schemas* hold that of the message."""
 
     def schema_of(self, value: bytes) -> int | None:
-        """The number of the schema that a message names; None if it names none."""
+        """Return the number of the schema that a message names; None if it names none."""
         ...
 
     def readable(self, value: bytes, schemas: Schemas) -> str:
-        """The message as a text.
+        """Return the message as a text.
 
         Raises:
             FormatError: it cannot be read.
@@ -251,7 +250,7 @@ class MessageText(Protocol):
         ...
 
     def written(self, text: str, schemas: Schemas, number: int | None) -> bytes:
-        """*text* as a message, in schema *number*.
+        """Return *text* as a message, in schema *number*.
 
         Raises:
             FormatError: it does not fit the schema, or the schema is unknown.
@@ -260,25 +259,25 @@ class MessageText(Protocol):
 
 
 class PlainText:
-    """A message is a text already."""
+    """Reads and writes messages that are texts already."""
 
     def schema_of(self, value: bytes) -> None:
-        """It names none."""
+        """Return None: it names no schema."""
 
     def readable(self, value: bytes, schemas: Schemas) -> str:
-        """As it is."""
+        """Return the message as it is; FormatError if it is not UTF-8."""
         try:
             return value.decode()
         except UnicodeDecodeError as error:
             raise FormatError("it is no text") from error
 
     def written(self, text: str, schemas: Schemas, number: int | None) -> bytes:
-        """As it is."""
+        """Return *text* as it is."""
         return text.encode()
 
 
 class PayloadColumn(msgspec.Struct, omit_defaults=True):
-    """A column as a payload keeps it; ``type`` is the server's name for it, and how it is sent.
+    """A column in a payload; ``type`` is the server's name of the type, and how it is sent.
 
     ``default`` is the default as JSON; other columns may have defaults that were not sent.
     """
@@ -294,16 +293,16 @@ class PayloadColumn(msgspec.Struct, omit_defaults=True):
 
 
 class ColumnsPayload(msgspec.Struct):
-    """The payload of a schema that rows tell of themselves: names, columns and key's columns."""
+    """The payload of columns that rows describe: names of the table, key columns and columns."""
 
     rows_of: tuple[str, str]
     key: tuple[str, ...]
     columns: tuple[PayloadColumn, ...]
 
 
-@lru_cache(maxsize=1024)  # each message of a table tells the same again
+@lru_cache(maxsize=1024)  # each message of a table describes the same columns
 def encode_columns(table: TableDescription) -> str:
-    """What rows of *table* would tell, if there were any."""
+    """Return the payload of columns that rows of *table* would send."""
     columns = tuple(
         PayloadColumn(
             name=one.name,
@@ -322,15 +321,15 @@ def encode_columns(table: TableDescription) -> str:
 
 
 def is_columns_payload(payload: str) -> bool:
-    """Whether a payload is of the kind that is made here."""
+    """Return whether `encode_columns` made the payload."""
     return payload.startswith('{"rows_of":')
 
 
 def decode_columns(payload: str) -> SchemaMessage:
-    """Read a payload back.
+    """Read a payload of `encode_columns`.
 
     Raises:
-        FormatError: it was not made here.
+        FormatError: it is no such payload.
     """
     try:
         decoded = _COLUMNS.decode(payload)
@@ -357,11 +356,11 @@ def decode_columns(payload: str) -> SchemaMessage:
 _COLUMNS = msgspec.json.Decoder(ColumnsPayload)
 
 
-_WHOLE = re.compile(r"[0-9]{1,18}")  # others would stop the whole batch
+_WHOLE = re.compile(r"[0-9]{1,18}")  # other numbers would stop the whole batch
 
 
 def heartbeat_number(after: str | None, source: str) -> int | None:
-    """The number of a heartbeat of *source*; None if the row is not its own, or says nothing."""
+    """Return the number of a heartbeat of *source*; None for another source's row, or no number."""
     try:
         row = json.loads(after or "null")
     except (ValueError, RecursionError):

@@ -1,18 +1,18 @@
 """Slices JSON objects without rewriting them, and writes canonical texts of keys.
 
-Parsing is strict: one object, followed only by blanks. A slice that is only copied stays as it
-was sent, so `1.10` keeps its zero and a large integer its digits. An object that is nested
-deeper than Python recurses (about a thousand levels) counts as no object.
+Parsing is strict: one object, followed only by blanks. A slice that is only copied stays as it was
+sent, so `1.10` keeps its zero and a large integer its digits. An object that is nested deeper than
+Python recurses (about a thousand levels) counts as no object.
 
 Keys are compared byte by byte, so each value has one text. Blanks are removed, escapes become
-canonical, and `1.10` becomes `1.1`. Integers of any size stay exact. Numbers with a fraction
-stay the same double; Connect writes only doubles and floats, so nothing is lost. The rules are
-those of Jackson, which Connect uses.
+canonical, and `1.10` becomes `1.1`. Integers of any size stay exact. Numbers with a fraction stay
+the same double; Connect writes only doubles and floats, so nothing is lost. The rules are those of
+Jackson, which Connect uses.
 
-The key of a change in the change log is the canonical JSON array of the texts of its key
-values. Source and shard come first, because two shards may hold the same key for different
-rows. They are omitted where the config declares keys unique across shards. One key and a column
-of keys must escape exactly alike.
+The key of a change in the change log is the canonical JSON array of the texts of its key values.
+Source and shard come first, because two shards may hold the same key for different rows. They are
+omitted if the config declares keys unique across shards. A single key and a column of keys must be
+escaped exactly alike.
 """
 
 import json
@@ -38,7 +38,7 @@ INTEGER = re.compile(r"-?[0-9]+")
 
 
 def read_fields(data: bytes | None) -> Fields | None:
-    """Fields of the one object that *data* holds in UTF-8, as :func:`fields`."""
+    """Return the fields of the object in *data* (UTF-8), as :func:`split_fields` does."""
     try:
         return split_fields((data or b"").decode("utf-8"))
     except UnicodeDecodeError:
@@ -46,7 +46,7 @@ def read_fields(data: bytes | None) -> Fields | None:
 
 
 def split_fields(text: str) -> Fields | None:
-    """Names and slices in their order, doubled names kept; None if *text* is no object."""
+    """Return names and slices in order, with doubled names; None if *text* is no object."""
     try:
         return tuple(_fields(text))
     except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ def split_fields(text: str) -> Fields | None:
 
 
 def text_of(value: str | None) -> str | None:
-    """Text of one slice: the value of a string, None for null, and else the slice itself."""
+    """Return the text of one slice: a string's value, None for null, else the slice itself."""
     if value is None or value == "null":
         return None
     if value.startswith('"'):
@@ -63,12 +63,12 @@ def text_of(value: str | None) -> str | None:
 
 
 def replace_surrogates(text: str) -> str:
-    """Put a question mark for each half of a surrogate pair, which no UTF-8 can hold."""
+    """Replace each half of a surrogate pair, which UTF-8 cannot hold, by a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def integer_of(value: str | None) -> int | None:
-    """Integer of one slice; None for null.
+    """Return the integer of one slice; None for null.
 
     Raises:
         ValueError: it is no integer of 64 bits.
@@ -82,7 +82,7 @@ def integer_of(value: str | None) -> int | None:
 
 
 def object_of(value: str | None) -> dict[str, str] | None:
-    """Slices of one slice that is an object, of doubled names the last; None for null.
+    """Return the slices in an object; the last one of a doubled name counts. None for null.
 
     Raises:
         ValueError: it is no object.
@@ -97,7 +97,7 @@ def object_of(value: str | None) -> dict[str, str] | None:
 
 
 def load_slice(value: str) -> Any:
-    """Read one slice as Python's own values, but numbers as their texts."""
+    """Decode one slice to Python values, but numbers to their texts."""
     return _DECODER.decode(value)
 
 
@@ -120,7 +120,7 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _sign(text: str, at: int) -> tuple[str, int]:
-    """Sign at *at* with the blanks around it, "" for none; where what follows begins."""
+    """Return the sign at *at* with the blanks around it ("" for none), and the next position."""
     found = SIGN.match(text, at)
     return ("", at) if found is None else (found[1], found.end())
 
@@ -143,12 +143,12 @@ UNSAFE = re.compile(r'[\x00-\x1f"\\]')
 UNSAFE_OR_WIDE = re.compile(r'[\x00-\x1f"\\\ud800-\udfff\U00010000-\U0010ffff]')
 BLANKS = " \t\r\n"
 WIDEST = 0xFFFF
-PLAIN_FROM, PLAIN_BELOW = 1e-3, 1e7  # where Java writes a double without an exponent
+PLAIN_FROM, PLAIN_BELOW = 1e-3, 1e7  # in this range Java writes a double without an exponent
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A JSON number by its text; ``integral`` if it has neither fraction nor exponent."""
+    """A JSON number as text; ``integral`` if it has neither fraction nor exponent."""
 
     text: str
     integral: bool
@@ -156,12 +156,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """A JSON object with its fields in order, doubled names kept."""
+    """A JSON object with its fields in order, with doubled names."""
 
     fields: tuple[tuple[str, "Value"], ...]
 
     def get(self, name: str) -> "Value":
-        """Value of the last field of that name; None without one."""
+        """Return the value of the last field of that name; None without one."""
         return next((value for key, value in reversed(self.fields) if key == name), None)
 
 
@@ -169,9 +169,9 @@ Value = None | bool | str | Number | Object | list["Value"]
 
 
 def read_exactly(text: str) -> Object | None:
-    """Read the JSON object *text* begins with, as strictly as Spark does; None without one.
+    """Read the JSON object at the beginning of *text*, as strictly as Spark; None without one.
 
-    What follows the object is not looked at, because Spark does not.
+    The text after the object is ignored, as Spark does.
     """
     try:
         value, _ = _EXACT_DECODER.raw_decode(text.lstrip(BLANKS))
@@ -181,10 +181,10 @@ def read_exactly(text: str) -> Object | None:
 
 
 def write_text(value: Value) -> str | None:
-    """Text of *value* in a string column: strings as they are, null as None, the rest as JSON.
+    """Return *value* in a string column: strings as they are, null as None, the rest as JSON.
 
     Raises:
-        ValueError: it is deeper than can be written.
+        ValueError: it is nested too deep to be written.
     """
     if value is None:
         return None
@@ -197,7 +197,7 @@ def write_text(value: Value) -> str | None:
 
 
 def quote_text(text: str) -> str:
-    """JSON string as Spark's ``to_json`` writes it: only what must be escaped is."""
+    """Return the JSON string that Spark's ``to_json`` writes: only necessary escapes."""
     return f'"{UNSAFE.sub(_escape, text)}"'
 
 
@@ -232,7 +232,7 @@ def _integer(text: str) -> str:
 
 
 def _double(value: float) -> str:
-    """Java's ``Double.toString``."""
+    """Return what Java's ``Double.toString`` returns."""
     if value in (float("inf"), float("-inf")):
         return '"Infinity"' if value > 0 else '"-Infinity"'
     if value == 0 or PLAIN_FROM <= abs(value) < PLAIN_BELOW:
@@ -269,23 +269,23 @@ _EXACT_DECODER = json.JSONDecoder(
 def canonical_key(
     values: Sequence[str | None], source: str, shard: str, *, unique: bool = False
 ) -> str:
-    """Key of the row with these key values, in the order of the message's key object."""
+    """Return the key of a row with these key values, in the order of the message's key object."""
     parts = values if unique else (source, shard, *values)
     return f"[{','.join('null' if part is None else quote_text(part) for part in parts)}]"
 
 
 def parse_key(key: str) -> tuple[str | None, ...]:
-    """Give back what stands in a canonical key, the source and the shard too if it has them."""
+    """Return the values in a canonical key, with source and shard if it has them."""
     return tuple(json.loads(key))
 
 
 def key_column(
     key_values: pa.Array, source: pa.Array, shard: pa.Array, *, unique: pa.Array
 ) -> pa.Array:
-    """Build the key of each change from a format's ``key_values``; null stays null.
+    """Return the key of each change from a format's ``key_values``; null remains null.
 
     In: arrays of one length: *key_values* never an empty list, *source* and *shard* strings,
-    *unique* boolean.  Out: string.  A change without a shard has a key only where it is unique.
+    *unique* boolean. Out: string. A change without a shard has a key only if keys are unique.
     """
     behind = pc.binary_replace_slice(key_values.cast(pa.binary()), 0, 1, b"").cast(pa.string())
     placed = pc.binary_join_element_wise(_before(source, shard), behind, "")
@@ -293,7 +293,7 @@ def key_column(
 
 
 def _before(source: pa.Array, shard: pa.Array) -> pa.Array:
-    """What stands before the values: of sources and shards a batch has few, each quoted once."""
+    """Return the text before the values; a batch has few sources and shards, each quoted once."""
     sources, shards = source.dictionary_encode(), shard.dictionary_encode()
     pairs = product(sources.dictionary.to_pylist(), shards.dictionary.to_pylist())
     texts = pa.array([_beginning(one, other) for one, other in pairs], pa.string())
@@ -301,37 +301,37 @@ def _before(source: pa.Array, shard: pa.Array) -> pa.Array:
     return texts.take(pc.add(pc.multiply(sources.indices, width), shards.indices))
 
 
-@lru_cache(maxsize=2**16)  # the shards of one batch are those of the next
+@lru_cache(maxsize=2**16)  # the next batch has the same shards
 def _beginning(source: str, shard: str) -> str:
     return f"[{quote_text(source)},{quote_text(shard)},"
 
 
 NULL = Raw(b"null")
 PLAIN_INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,29}")
-Row = dict[str, Raw]  # by column; of doubled names the last
+Row = dict[str, Raw]  # by column; the last of a doubled name
 
 
 def read_row(raw: Raw) -> Row | None:
-    """The columns of a row; None if it is no object, or is not in UTF-8."""
+    """Return the columns of a row; None if it is no object, or not UTF-8."""
     try:
-        _WHOLE.decode(raw)  # slices are not looked into
+        _WHOLE.decode(raw)  # slices are not validated
         return _ROW.decode(raw)
     except (ValueError, RecursionError):
         return None
 
 
 def is_null(raw: Raw) -> bool:
-    """Whether none was sent."""
+    """Return whether it is null."""
     return bytes(raw) == b"null"
 
 
 def row_text(raw: Raw) -> str:
-    """The row as it was sent."""
+    """Return the row as it was sent."""
     return bytes(raw).decode("utf-8")
 
 
 def write_row(row: Row) -> str:
-    """A row of these columns."""
+    """Return the JSON of a row with these columns."""
     fields = (
         f"{msgspec.json.encode(name).decode()}:{bytes(value).decode('utf-8')}"
         for name, value in row.items()
@@ -340,17 +340,17 @@ def write_row(row: Row) -> str:
 
 
 def key_of_row(row: Row, names: Sequence[str]) -> str:
-    """JSON array of the texts of these columns, as :mod:`pipeline.formats.json_text` has them.
+    """Return a JSON array of the canonical texts of these columns.
 
     Raises:
-        KeyError: one is missing.
-        ValueError: one is null, a list or an object.
+        KeyError: a column is missing.
+        ValueError: a column is null, a list or an object.
     """
     return f"[{','.join(quote_text(value_text(row[name])) for name in names)}]"
 
 
 def value_text(raw: Raw) -> str:
-    """The canonical text of one value.
+    """Return the canonical text of one value.
 
     Raises:
         ValueError: it is null, a list or an object.

@@ -52,7 +52,7 @@ STATEMENTS = frozenset(
 )
 PLACE = re.compile(r".*\.([0-9]{1,18}):([0-9]{1,18})", re.DOTALL)
 LAST = 2**31 - 1  # row of a transaction's last change
-SECONDS_ONLY = 10**11  # below it a time counts seconds, from it on milliseconds
+SECONDS_ONLY = 10**11  # a lower time is in seconds, a higher one in milliseconds
 PREFIX = "pk."
 
 NO_VALUE = "the message is empty: Maxwell writes a message for each row"
@@ -70,7 +70,7 @@ NO_ROW = (
 
 
 class MaxwellMessage(msgspec.Struct):
-    """As far as it is asked."""
+    """The fields that are read."""
 
     database: str | None = None
     table: str | None = None
@@ -86,17 +86,20 @@ class MaxwellMessage(msgspec.Struct):
 
     @property
     def shard(self) -> str | None:
-        """None if it names no table."""
+        """Return the shard; None if the message names no table."""
         return str(ShardId(self.database, self.table)) if self.database and self.table else None
 
     @property
     def numbered(self) -> bool:
-        """Whether it says which row of its transaction it is."""
+        """Return whether it shows which row of its transaction it is."""
         return self.commit or self.xoffset is not None
 
     @property
     def at(self) -> datetime | None:
-        """When it ran; statements tell milliseconds, rows seconds.  None if in no calendar."""
+        """Return when it was executed; None if that is out of range.
+
+        Statements have milliseconds, rows have seconds.
+        """
         if self.ts is None:
             return None
         return time_of_millis(self.ts * 1000 if self.ts < SECONDS_ONLY else self.ts)
@@ -114,12 +117,12 @@ def read_message(value: bytes | None) -> MaxwellMessage:
 def decode_changes(
     message: MaxwellMessage, key: bytes | None, value: bytes, *, positions: bool
 ) -> Sequence[Decoded]:
-    """All that it says, in its order.
+    """Return all changes of a message, in order.
 
-    *value* is what it was read from; *positions* if it must tell its place in the log.
+    *value* is the message as it was sent. With *positions* it must have a log position.
 
     Raises:
-        FormatError: it makes no sense.
+        FormatError: it is no valid message.
     """
     kind = message.type or ""
     if kind in STEPS:
@@ -157,7 +160,7 @@ def _rows(op: Op, message: MaxwellMessage, shard: str, names: Sequence[str]) -> 
 
 
 def _names(message: MaxwellMessage, key: bytes | None) -> Sequence[str]:
-    """Names of the key's columns, in their order; those in a message key are in lower case."""
+    """Return the names of the key's columns, in order; those in a message key are in lower case."""
     if message.primary_key_columns is not None:
         return message.primary_key_columns
     if key is None:
@@ -228,10 +231,10 @@ class _MaxwellStatement(msgspec.Struct):
 
 
 def read_statement(payload: str) -> SchemaMessage:
-    """Read a statement's message as the change log keeps it.
+    """Read a statement's message as the change log stores it.
 
     Raises:
-        FormatError: it is not built as those of Maxwell are.
+        FormatError: it does not have the form of Maxwell's messages.
     """
     try:
         found = _STATEMENT.decode(payload)
@@ -274,10 +277,10 @@ _STATEMENT = msgspec.json.Decoder(_MaxwellStatement)
 
 @dataclass(frozen=True, slots=True)
 class MaxwellJson:
-    """``positions``: messages say where they stand in the log; one that does not is quarantined.
+    """``positions``: messages have log positions; one without a position is quarantined.
 
-    ``statements``: the topic of its statements (``ddl_kafka_topic``), if that is one of its own,
-    as it may be where orders are places in the log.
+    ``statements`` is the topic of the statements (``ddl_kafka_topic``), if they have one of their
+    own, which requires ``positions``.
     """
 
     positions: bool = True
@@ -287,7 +290,7 @@ class MaxwellJson:
     registry: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Refuse what would put statements among rows by offsets of another topic."""
+        """Reject a topic of statements without positions: its offsets give no order among rows."""
         if self.statements and not self.positions:
             raise ConfigError(
                 f"format_options.statements: those of a topic of their own ({self.statements}) "
@@ -297,24 +300,24 @@ class MaxwellJson:
 
     @property
     def ordering(self) -> Ordering:
-        """By the log, if the messages say where they stand in it."""
+        """Return that of the log if messages have positions, else that of offsets."""
         return Ordering.LOG if self.positions else Ordering.OFFSET
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
-        """That of its statements."""
+        """Return the topic of its statements, if they have one."""
         return (self.statements,) if self.statements else ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """A statement and the table that it leaves; or columns that were read with rows."""
+        """Read a statement with the table that results; or columns that rows described."""
         if told_columns.is_columns_payload(payload):
             return told_columns.decode_columns(payload)
         return read_statement(payload)
 
     def columns_payload(self, table: TableDescription) -> None:
-        """Statements tell columns."""
+        """Return None: statements describe columns."""
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
-        """None: a message says all itself."""
+        """Return none: a message needs no schema."""
         return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Decodes the messages of a batch one by one, for formats of collectors that send few fields.
+"""Decodes the messages of a batch one by one, for formats with few fields.
 
 A message that cannot be decoded becomes ``Op.ERROR`` with its bytes and affects no other. A table
 that messages describe is described again only where its columns change.
@@ -28,11 +28,11 @@ END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
 
 
 class Envelope(Protocol):
-    """A message whose envelope was read."""
+    """A message with its envelope read."""
 
     @property
     def shard(self) -> str | None:
-        """Text of the shard; None if the message names none."""
+        """Return the text of the shard; None if the message names none."""
         ...
 
 
@@ -48,7 +48,7 @@ def decode_messages(
 ) -> pa.RecordBatch:
     """Decode messages by their numbers to ``DECODED``.
 
-    *changes* returns the changes of a message, and the table that it describes.  Both functions
+    *changes* returns the changes of a message, and the table that it describes. Both functions
     raise FormatError for a message that is not of the format.
     """
     return build_batch(_decode_each(values, read, changes))
@@ -78,7 +78,7 @@ def _decode_each(
 
 
 def _describe(table: TableDescription, first: Decoded) -> Decoded:
-    """A schema event at the position of the *first* row, for the columns hold for that row."""
+    """Make a schema event at the position of the *first* row, for which the columns are valid."""
     text = encode_columns(table)
     return Decoded(
         Op.DDL,
@@ -110,7 +110,7 @@ def read_envelope(value: bytes | None, decoder: Decoder[E], *, empty: str, bad: 
 
 
 def read_key(row: json_text.Row, names: Sequence[str], wrong: str) -> str | None:
-    """JSON array of the texts of the key's columns; None of a table without a key.
+    """Return a JSON array of the texts of the key's columns; None for a table without a key.
 
     Raises:
         FormatError: *wrong*: a column is missing, or is null, a list or an object.
@@ -124,14 +124,14 @@ def read_key(row: json_text.Row, names: Sequence[str], wrong: str) -> str | None
 
 
 def whole_row(op: Op, shard: str, key: str | None, text: str, at: datetime | None) -> Decoded:
-    """The change of one row whose message has its columns once, before a delete or after."""
+    """Make the change of one row from a message with one image: before a delete, else after."""
     if op is Op.DELETE:
         return Decoded(op, shard, key, before=text, at=at)
     return Decoded(op, shard, key, after=text, at=at)
 
 
 def updated_row(before: Decoded, after: Decoded) -> tuple[Decoded, ...]:
-    """An update of a delete *before* and a create *after*; both of them if the key changed."""
+    """Make an update of a delete *before* and a create *after*; return both if the key changed."""
     if before.key_values != after.key_values:
         return before, after
     return (
@@ -147,7 +147,7 @@ def updated_row(before: Decoded, after: Decoded) -> tuple[Decoded, ...]:
 
 
 def time_of_millis(millis: int | None) -> datetime | None:
-    """Time of the source's clock; None without one, and if it is in no calendar."""
+    """Return the time of the source's clock; None without one, and if it is out of range."""
     if millis is None or not 0 <= millis < END_OF_TIME:
         return None
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)

@@ -1,9 +1,9 @@
 """Fetches Avro schemas by number from a Confluent-compatible registry, and caches them.
 
 A number never gets another schema, so a schema is cached until the process ends or the cache is
-full. An unknown number is requested again each time. Only the registry itself can report a
-number as unknown, by error code 40403. A plain 404, such as that of a proxy, is an error. No
-connection is kept, so a registry can be sent to where a task runs.
+full. An unknown number is requested again each time. Only the registry itself can report a number
+as unknown, by error code 40403. A plain 404, such as that of a proxy, is an error. No connection is
+kept, so a registry can be sent to where a task runs.
 
 The request is `GET /schemas/ids/{id}` of Confluent's Schema Registry API.
 """
@@ -23,9 +23,9 @@ from pipeline.settings import RegistrySettings, without_login
 from pipeline.tls import tls_faults, verify_option
 
 NOT_THERE = 40403
-MOST_CHARACTERS = 100_000_000  # of the schemas that are kept
-MOST = 50_000  # schemas that are kept; a process that meets more begins anew
-WITNESSES = 3  # schemas that were told once, by which a registry is known again
+MOST_CHARACTERS = 100_000_000  # of the cached schemas
+MOST = 50_000  # cached schemas; a full cache is emptied
+WITNESSES = 3  # known schemas that are requested to recognize a registry
 known_schemas: dict[tuple[str, int], str] = {}
 
 
@@ -33,8 +33,8 @@ known_schemas: dict[tuple[str, int], str] = {}
 class SchemaRegistry:
     """The registry of one source.
 
-    ``lost`` are numbers that it may not know, as long as it is seen to know others; None: all, and
-    nothing is seen to.  ``others`` are numbers that it knew in another process.
+    ``lost`` are numbers that it may not know, as long as it still knows others. None: it may miss
+    any number, and nothing is checked. ``others`` are numbers that it knew in another process.
     """
 
     source: str
@@ -43,7 +43,7 @@ class SchemaRegistry:
     others: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Look at the address; nothing is asked yet.
+        """Check the address; nothing is requested yet.
 
         Raises:
             ConfigError: it is no URL, or credentials would be sent there in clear text.
@@ -58,7 +58,7 @@ class SchemaRegistry:
             raise ConfigError(f"source {self.source}: format_options.registry.{fault}")
 
     def schemas(self, numbers: Iterable[int]) -> dict[int, str | None]:
-        """Text of each; None where the registry has none.
+        """Return the text of each schema; None if the registry has none.
 
         Raises:
             NoSchemasError: the registry does not answer, or not as one does, or does not know a
@@ -74,12 +74,12 @@ class SchemaRegistry:
         return found
 
     def known_numbers(self) -> tuple[int, ...]:
-        """A few numbers that the registry knew in this process."""
+        """Return a few numbers that the registry knew in this process."""
         known = [number for (url, number) in list(known_schemas) if url == self.settings.url]
         return tuple(known[-WITNESSES:])
 
     def examine(self) -> None:
-        """Ask for a schema that may or may not be there.
+        """Request a schema that may or may not exist.
 
         Raises:
             NoSchemasError: as ``schemas``.
@@ -122,7 +122,7 @@ class SchemaRegistry:
             raise self._silent("an answer without a schema; is its address right?")
         kind = body.get("schemaType", "AVRO") if isinstance(body, Mapping) else "AVRO"
         if kind != "AVRO":
-            text = msgspec.json.encode({"type": str(kind)}).decode()  # no schema of Avro's, by name
+            text = msgspec.json.encode({"type": str(kind)}).decode()  # not a type of Avro
         kept = sum(map(len, known_schemas.values()))
         if len(known_schemas) >= MOST or kept + len(text) > MOST_CHARACTERS:
             known_schemas.clear()
@@ -156,10 +156,10 @@ class SchemaRegistry:
 def decode_with_registry(
     format_: Format, registry: SchemaRegistry | None, batch: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Decode *batch* with the schemas that it needs; without messages that hold no change.
+    """Decode *batch* with the schemas that it needs, without messages that hold no change.
 
     Raises:
-        NoSchemasError: the registry does not tell them.
+        NoSchemasError: the registry does not return a schema.
     """
     return split_skipped(decode_all_messages(format_, registry, batch))[0]
 
@@ -167,7 +167,7 @@ def decode_with_registry(
 def decode_all_messages(
     format_: Format, registry: SchemaRegistry | None, batch: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Decode *batch* as :func:`decode_with_registry`, with rows of ``Op.SKIPPED``."""
+    """Decode *batch* as :func:`decode_with_registry` does, with rows of ``Op.SKIPPED``."""
     needed = format_.needs(batch)
     schemas: Schemas = registry.schemas(needed) if needed and registry is not None else {}
     return format_.decode(batch, schemas)

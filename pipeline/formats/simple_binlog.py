@@ -1,12 +1,13 @@
-"""SimpleBinlog, the message of Ctrip's pipeline: one row a message, ordered by ``binlogOffset``.
+"""Decodes SimpleBinlog, the messages of Ctrip's pipeline: one row per message.
 
-``binlogOffset`` is a time and a number of six digits within it, counted by the collector: a
-sequence that its clock made, not a place in the source's log.  So it proves less, and where it
-falls below what its partition has shown, landing holds the source: a clock was set back, or another
-collector took over.  A row of ``source`` MOCK was selected from the source and sent again: its time
-is that of the query, less five minutes, so that live events win; it is a replay here, which loses
-against a live change at any equal order.  ``content`` are the columns after an INSERT or UPDATE,
-before a DELETE.
+Changes are ordered by ``binlogOffset``. That is a time and a number of six digits within it,
+counted by the collector: a sequence from its clock, not a position in the source log. So it proves
+less. Where it falls below a value that its partition has shown, landing holds the source: a clock
+was set back, or another collector took over.
+
+A row of ``source`` MOCK was selected from the source and sent again. Its time is that of the query,
+less five minutes, so that live events win. Here it is a replay, which loses against a live change
+at equal order. ``content`` holds the columns after an INSERT or UPDATE, and before a DELETE.
 
 Messages describe neither keys nor columns; the setting ``tables`` does.
 """
@@ -52,7 +53,7 @@ NO_KEY = "a column of the table's key is missing in content, or is null, a list 
 
 
 class SimpleMessage(msgspec.Struct, rename="camel"):
-    """As far as it is asked; ``binlog_offset`` may be a number or its text."""
+    """The fields that are read; ``binlog_offset`` may be a number or its text."""
 
     binlog_offset: int | str | None = None
     execute_time: int | None = None
@@ -64,19 +65,19 @@ class SimpleMessage(msgspec.Struct, rename="camel"):
 
     @property
     def shard(self) -> str | None:
-        """None if it names no table."""
+        """Return the shard; None if the message names no table."""
         both = self.schema_name and self.table_name
         return str(ShardId(self.schema_name or "", self.table_name or "")) if both else None
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """Time and sequence; None if it has none."""
+        """Return time and sequence; None if it has none."""
         found = OFFSET.fullmatch(str(self.binlog_offset))
         return None if found is None else (int(found[1]), int(found[2]))
 
     @property
     def at(self) -> datetime | None:
-        """When it ran by the source's clock; of a MOCK what its sender chose."""
+        """Return when it was executed by the source's clock; a MOCK has a time by its sender."""
         return time_of_millis(self.execute_time)
 
 
@@ -88,7 +89,7 @@ class SimpleTable:
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a key of columns that there are not: each row would be quarantined."""
+        """Reject key columns that do not exist, because each row would be quarantined."""
         if gone := [one for one in self.key if self.columns and one not in self.columns]:
             known = ", ".join(self.columns)
             raise ConfigError(f"key: no column {', '.join(gone)}; columns names {known}")
@@ -99,9 +100,9 @@ NO_TABLE = SimpleTable(())
 
 @dataclass(frozen=True, slots=True)
 class SimpleBinlog:
-    """``tables``: regular expressions on the whole ``database.table``, and what is to be known.
+    """``tables`` maps regular expressions on the whole ``database.table`` to key and columns.
 
-    The first that matches counts; the rows of a table that none names have no key and no columns.
+    The first one that matches counts. A table that none matches has no key and no columns.
     """
 
     tables: Mapping[str, SimpleTable] = field(default_factory=dict)
@@ -111,7 +112,7 @@ class SimpleBinlog:
     registry: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no expression, and columns of no type: they would be kept as texts."""
+        """Reject invalid expressions, and unknown column types, which would be stored as texts."""
         for pattern, table in self.tables.items():
             try:
                 re.compile(pattern)
@@ -124,7 +125,7 @@ class SimpleBinlog:
                     raise ConfigError(f"{at}: {why}")
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
-        """None: there are only rows."""
+        """Return none: there are only rows."""
         return ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
@@ -132,11 +133,11 @@ class SimpleBinlog:
         return told_columns.decode_columns(payload)
 
     def columns_payload(self, table: TableDescription) -> str:
-        """See `encode_columns`."""
+        """Return the columns of *table*, as `encode_columns` does."""
         return told_columns.encode_columns(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
-        """None: a message says all itself."""
+        """Return none: a message needs no schema."""
         return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
@@ -199,7 +200,7 @@ def _change(message: SimpleMessage, names: Sequence[str]) -> Decoded:
 
 
 def _content(raw: Raw) -> Raw:
-    """An object, or the text of one."""
+    """Return the object, also if it was sent as a text."""
     if not bytes(raw).startswith(b'"'):
         return raw
     try:

@@ -1,1 +1,1 @@
-"""From topics into the change log: one bounded batch, one commit, one checkpoint."""
+"""Lands topics in the change log, in bounded batches of one commit with one checkpoint."""

@@ -147,7 +147,7 @@ def _newest(
 def _is_of_all_tables(snap: OpenSnapshot, read: Order | None, *, tells: bool, based: bool) -> bool:
     """Return whether the snapshot of a shard was one of all tables, by what landed of its source.
 
-    *read* is that source's newest by `read_snapshots`. *tells* is True if the source sends schema
+    *read* is that source's newest by `read_snapshots`. ``tells`` is True if the source sends schema
     events. Then these decide, else its rows. A shard without a row, or with a base (*based*), needs
     both: what was lost before lands with the heartbeat's row.
     """

@@ -587,8 +587,8 @@ class BatchStats:
     ``hidden``      ``source/shard`` that is captured, and whose topic Sluice may not see.
     ``late``        ``source/shard`` with rows below the landed order, which the broker refused when
                     they came first, or which a waiver accepts.
-    ``let_pass``    ``source/shard`` with rows that a waiver accepts -> the lowest order of these
-                    rows in the old epoch, and the highest order of the rows behind them.
+    ``let_pass``    ``source/shard`` with rows that a waiver accepts -> their lowest order in the
+                    old epoch, and the highest order of the rows behind them.
     ``minutes``     table -> its rows by minute and op.
     """
 

@@ -124,8 +124,8 @@ def current_epochs(
 def follow_heads(checkpoint: Checkpoint, listing: Listing) -> Epochs:
     """Return the epochs after seeing the servers' heads.
 
-    A new epoch is valid from the listed ends. A row of the new log before these ends is either
-    above all rows of the old log, and correct in the old epoch, or it is found too low.
+    A new epoch is valid from the listed ends. A row of the new log before these ends is
+    correct in the old epoch if it is above all rows of the old log. Otherwise it is found too low.
     """
     known = dict(checkpoint.epochs)
     starts = dict(checkpoint.starts)

@@ -13,8 +13,8 @@ everything has landed that its log held by then. A table that had not landed bef
 Cannot detect: a setting that was changed and changed back between two looks; where changes have no
 log positions, tables whose first rows land after the setting is gone.
 
-A setting of several tables ends for each of them separately. The tables for which it ends with the
-same end of the log get a gap of their own, so a base closes theirs while others keep it. Pure.
+A setting of several tables ends for each of them separately. The tables for which it ends at the
+same end of the log share a new gap. A base closes that gap while others keep theirs. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
 """Reads a batch, and judges whether the order of its rows can be explained.
 
 A batch is written first and judged by what was written. A source whose rows cannot be explained
-is held: it is left out, and the rest of the batch is read again without it. So is a source that
-is not due for another attempt, or whose schema registry does not answer.
+is held: it is left out, and the rest of the batch is read again without it. A source that
+is not due for another attempt is left out, too, as is one whose schema registry does not answer.
 """
 
 from collections.abc import Callable, Collection, Mapping, Set

@@ -613,7 +613,7 @@ def tell_gone(chosen: Plan, made: Checkpoint) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What was acknowledged, and the ends that were listed after it."""
+    """An acknowledgement, and the ends that were listed after it."""
 
     acknowledged: Acknowledged
     ends: Ends

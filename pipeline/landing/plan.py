@@ -69,7 +69,7 @@ Ends = Mapping[TopicPartition, PartitionEnd]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one batch reads, W after the batch, and what is lost for good.
+    """The spans that one batch reads, W after the batch, and what is lost for good.
 
     ``spans`` holds no empty span. ``capped`` is True if ends were lowered to the cap. ``gone`` are
     all deleted partitions, with their W. ``doubts`` are partitions deleted now that had landed to
@@ -135,7 +135,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
-    """What else is known when a batch is planned.
+    """Other facts that the planning of a batch needs.
 
     ``gone``        partitions that were deleted before -> their W.
     ``last``        the end of each partition in the listing before; empty after a start.

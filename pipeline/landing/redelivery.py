@@ -333,8 +333,8 @@ class _StrangeRun:
     def _between(self, known: pa.Table) -> list[_PlacedRow] | None:
         """Return *known* rows from the run's first order to that of the row behind it.
 
-        None if one of them differs, or there are too many. A known row at the order of a strange
-        row may only be the same row, sent earlier in the batch, or the other half of a changed key.
+        None if one of them differs, or there are too many. At the order of a strange row only
+        the same row, sent earlier in the batch, or the other half of a changed key is accepted.
         """
         earlier = pc.less(known["offset"], self.rows[0].offset)
         near = known.filter(pc.and_(earlier, _is_within(known, self.first, self.until)))

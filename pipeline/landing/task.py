@@ -260,7 +260,7 @@ RUN = 64 * 2**20  # bytes of rows sorted at once; some 256 MiB with what is read
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """What is read of one source, and how.
+    """The ranges to read of one source, and how to decode them.
 
     ``schemas`` as in `Checkpoint`; empty if other tasks read this source, too. ``registry`` returns
     the schemas that its format needs.

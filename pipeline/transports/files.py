@@ -77,7 +77,7 @@ class FilesTransport:
     def last_records(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, LastRecord]:
-        """Return the last row of the newest file that has rows; nothing if there is none."""
+        """Return the last row of the newest file that has rows; absent without one."""
         at, entry = TopicPartition(self.topic, 0), self._ledger.last_rows()
         if at not in set(partitions) or entry is None:
             return {}

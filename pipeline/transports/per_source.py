@@ -151,7 +151,7 @@ class ReadersBySource:
 
 @dataclass(eq=False, slots=True)
 class ReadBySource:
-    """What several readers read, in the requested order."""
+    """The records of several readers, in the requested order."""
 
     ranges: tuple[OffsetRange, ...]
     streams: tuple[RecordStream, ...]

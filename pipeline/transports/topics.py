@@ -192,7 +192,7 @@ class Ends(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyedTopics:
-    """Where a source's rows arrive: its name, the pattern of their topics, and their format.
+    """The topics of a source's rows: the source, the pattern of their names, and their format.
 
     ``registry`` has the schemas that the format needs. Keys are written as ``standards`` define.
     """
@@ -207,8 +207,8 @@ class KeyedTopics:
 def end_keys(table: Table, origins: Sequence[KeyedTopics], transport: Ends) -> tuple[LogKey, ...]:
     """Return, per partition, the key of the last message if that is a row of *table*.
 
-    A topic may hold rows of other tables, too. A partition that ends in such a row is absent. So is
-    one whose last message cannot be decoded; that message lands in quarantine.
+    A topic may hold rows of other tables, too. A partition that ends in such a row is absent. A
+    partition whose last message cannot be decoded is absent, too; the message lands in quarantine.
     """
     found: list[LogKey] = []
     for origin in origins:

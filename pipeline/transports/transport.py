@@ -50,7 +50,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeRead:
-    """What was read of a range: ``first`` and ``last`` offset, None if it held no record.
+    """The result of reading a range: ``first`` and ``last`` offset, None if it held no record.
 
     ``count`` is how many records the client returned; `pipeline.landing.topic_counts` compares it
     with what landed.
@@ -68,10 +68,10 @@ class RangeRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadBounds:
-    """How much is held in memory at once, and how long a silence is accepted.
+    """Limits of the memory of a read, and how long a silence is accepted.
 
     A batch ends at ``rows`` or ``size`` bytes. Ranges are assigned together up to ``assigned``
-    uncompressed bytes. One fetch may unpack all that is assigned, whatever the other settings are.
+    uncompressed bytes. One fetch may unpack all that is assigned, with any other settings.
     """
 
     rows: int = 10_000
@@ -82,7 +82,7 @@ class ReadBounds:
 
 @dataclass(slots=True)
 class Cursor:
-    """How far a range has been read; ``end`` is the last seen end of its partition."""
+    """The progress in one range; ``end`` is the last seen end of its partition."""
 
     range: OffsetRange
     next: int

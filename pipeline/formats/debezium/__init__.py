@@ -1,1 +1,1 @@
-"""What Debezium writes: its envelope, and the forms it comes in."""
+"""Decodes Debezium's envelope, in each form in which it is sent."""

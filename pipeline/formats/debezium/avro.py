@@ -1,16 +1,15 @@
 """Converts Avro messages to JSON and back, and reads columns from Avro schemas.
 
 A message in Confluent's wire format is a zero byte, the schema number in four bytes (highest
-first), and a body in Avro's binary encoding. Messages of one schema are read together, or one
-by one where they are few. A message that does not fit is left out with its reason, and affects
-no other.
+first), and a body in Avro's binary encoding. Messages of one schema are read together, or one by
+one if they are few. A message that does not fit is left out with its reason, and affects no other.
 
 A connector without schema events (Postgres) describes columns by the Avro schema of its rows.
 Connect's converters keep Connect's own schema in it, as `connect.name`, `connect.type` and
-`connect.parameters`. Seen with Apicurio 2.6, and documented for Confluent's
-`connect.meta.data`. It becomes the schema that the JSON converter would put around a row.
+`connect.parameters`. Seen with Apicurio 2.6, and documented for Confluent's `connect.meta.data`. It
+becomes the schema that the JSON converter would put around a row.
 
-`message` writes a single message that a person has corrected. A union takes the first branch
+`encode_message` writes a single message that a person has corrected. A union takes the first branch
 that the value fits. Bytes are base64. An absent field gets its default, or null where null is
 allowed. An error names the path of the value that does not fit.
 """
@@ -53,7 +52,7 @@ SPELLED = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes", 
 
 @lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
 def read_row_schema(schema: str, *, unicode_names: bool) -> Raw | None:
-    """The schema around rows of this Avro *schema*; None of what is no row of Postgres."""
+    """Return the schema around rows of this Avro *schema*; None unless they are of Postgres."""
     try:
         envelope = msgspec.json.decode(schema)
         fields = {one["name"]: one["type"] for one in envelope["fields"]}
@@ -89,7 +88,7 @@ def _column(field: Mapping[str, Any], *, unicode_names: bool) -> dict[str, Any]:
 
 
 def _branch(schema: Any) -> Any:
-    """The type of what is not null."""
+    """Return the type of a value that is not null."""
     if not isinstance(schema, list):
         return schema
     (one,) = (one for one in schema if one != "null")
@@ -97,7 +96,7 @@ def _branch(schema: Any) -> Any:
 
 
 def _records(schemas: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
-    """Records that are the types of fields; later fields only name them."""
+    """Yield records that are the types of fields; later fields only name them."""
     for schema in schemas:
         one = _branch(schema)
         if isinstance(one, dict) and one["type"] == "record":
@@ -105,7 +104,7 @@ def _records(schemas: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _names(record: Mapping[str, Any], space: str) -> tuple[str, str]:
-    """By which others in the same namespace name it, and by which all others."""
+    """Return a record's name within its namespace, and its full name."""
     name = str(record["name"]).rpartition(".")[2]
     own = str(record["name"]).rpartition(".")[0] or record.get("namespace", space)
     return name, f"{own}.{name}"
@@ -113,7 +112,7 @@ def _names(record: Mapping[str, Any], space: str) -> tuple[str, str]:
 
 HEADER = 5
 MAGIC = 0
-FEW = 100  # messages of a schema: reading these together would cost more than one by one
+FEW = 100  # messages of a schema; fewer are read one by one, which costs less
 LEFT = "bytes are left over"
 UNFRAMED = "it does not begin with a zero and a schema's number: it is not in Confluent's format"
 UNKNOWN = (
@@ -121,19 +120,19 @@ UNKNOWN = (
     " once that knows it, it is read again, or the table needs a new base"
 )
 
-SchemaTexts = Mapping[int, str | None]  # by number, None where the registry knows none
+SchemaTexts = Mapping[int, str | None]  # by number; None if the registry knows none
 
 
 @dataclass(eq=False)
 class JsonTexts:
-    """One text for each message, null where none was sent; ``wrong`` has the errors."""
+    """One text for each message, null if none was sent; ``wrong`` has the errors."""
 
     column: pa.BinaryArray
     wrong: dict[int, str] = field(default_factory=dict)
 
 
 def schema_numbers(messages: pa.BinaryArray) -> frozenset[int]:
-    """Numbers of the schemas that *messages* are written with."""
+    """Return the numbers of the schemas of *messages*."""
     found = _numbers(messages)
     return frozenset(np.unique(found[found >= 0]).tolist())
 
@@ -141,7 +140,7 @@ def schema_numbers(messages: pa.BinaryArray) -> frozenset[int]:
 def convert_to_json(
     messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names: bool
 ) -> JsonTexts:
-    """Read every message; *schemas* holds all of ``numbers``."""
+    """Convert every message; *schemas* holds all of `schema_numbers`."""
     found = _numbers(messages)
     given = messages.is_valid().to_numpy(zero_copy_only=False)
     converted = JsonTexts(pa.nulls(len(messages), pa.binary()))
@@ -164,9 +163,9 @@ def convert_to_json(
 def read_row_schemas(
     messages: pa.BinaryArray, schemas: SchemaTexts, *, unicode_names: bool
 ) -> dict[int, Raw]:
-    """Schemas as JSON of the rows that no schema event describes.
+    """Return the schemas of rows that no schema event describes, as JSON.
 
-    By their numbers in *messages*.
+    The keys are row numbers in *messages*.
     """
     found = _numbers(messages)
     row_schemas: dict[int, Raw] = {}
@@ -179,9 +178,9 @@ def read_row_schemas(
 
 
 def first_texts(messages: pa.BinaryArray, texts: pa.BinaryArray) -> pa.BinaryArray:
-    """For each message the text of the first of the same schema that has one: its names are all.
+    """Return for each message the first of *texts* with its schema: its field names are the same.
 
-    ``texts`` are the JSON of *messages*.
+    *texts* are the JSON of *messages*.
     """
     found = _numbers(messages)
     given = texts.is_valid().to_numpy(zero_copy_only=False)
@@ -194,7 +193,7 @@ def first_texts(messages: pa.BinaryArray, texts: pa.BinaryArray) -> pa.BinaryArr
 
 
 def _numbers(messages: pa.BinaryArray) -> NDArray[np.int64]:
-    """Number of each message's schema; -1 without a frame, and without a message."""
+    """Return the number of each message's schema; -1 without a frame, and without a message."""
     count = len(messages)
     if not count:
         return np.empty(0, np.int64)
@@ -223,7 +222,10 @@ def _group(
     *,
     unicode_names: bool,
 ) -> tuple[pa.StringArray, NDArray[np.intp], dict[int, str]]:
-    """Texts of those that fit schema *number*, which these are, and why the others do not."""
+    """Return texts of messages that fit schema *number*, their indexes, and errors of the others.
+
+    *mine* are the indexes of the messages with this schema.
+    """
     schema = schemas.get(number)
     if schema is None:
         return _none(mine, UNKNOWN.format(number=number))
@@ -277,7 +279,7 @@ def _none(
 
 
 def _read(made: ValueReader, bodies: BatchCursor) -> pa.StringArray:
-    """Every byte of each must be read, or it was written with another schema."""
+    """Convert each body; it must be read to its last byte, or it has another schema."""
     texts = made.read(bodies).whole(len(bodies.rows))
     bodies.refuse(bodies.at != bodies.end, LEFT)
     return texts
@@ -289,10 +291,10 @@ Write = Callable[[Any], bytes]
 
 
 def encode_message(text: str, number: int, schema: str) -> bytes:
-    """*text*, JSON, as a message in Confluent's wire format; *schema* has that *number*.
+    """Return *text* (JSON) as a message in Confluent's wire format; *schema* has that *number*.
 
     Raises:
-        FormatError: it is no JSON, or does not fit the schema: where, and what is expected.
+        FormatError: it is no JSON, or a value does not fit the schema; the error names the value.
     """
     try:
         value = msgspec.json.decode(text)
@@ -307,7 +309,7 @@ def encode_message(text: str, number: int, schema: str) -> bytes:
 
 @dataclass(eq=False)
 class _Writer:
-    """Writes values by a schema; a named type is its first definition."""
+    """Writes values by a schema; a named type is defined where it first occurs."""
 
     named: dict[str, Any] = field(default_factory=dict)
 
@@ -384,7 +386,7 @@ def _fitting(write: Write, value: Any, at: str, kind: str) -> bytes:
 
 
 def _long(value: int) -> bytes:
-    """Zigzag, seven bits a byte, the lowest first (Avro 1.12, binary encoding)."""
+    """Encode as zigzag, seven bits per byte, the lowest first (Avro 1.12, binary encoding)."""
     left, out = (value << 1) ^ (value >> 63), bytearray()
     while left > 0x7F:
         out.append(left & 0x7F | 0x80)
@@ -460,14 +462,14 @@ UNSAID = "the message named no schema; name one to write it with (--schema)"
 
 
 class AvroMessage:
-    """Messages in Confluent's wire format."""
+    """Reads and writes messages in Confluent's wire format."""
 
     def schema_of(self, value: bytes) -> int | None:
-        """The number that it begins with; None if it is no message of that format."""
+        """Return the number at its beginning; None if it has another format."""
         return next(iter(schema_numbers(pa.array([value], pa.binary()))), None)
 
     def readable(self, value: bytes, schemas: Schemas) -> str:
-        """Its JSON; FormatError if it does not fit its schema."""
+        """Return its JSON; FormatError if it does not fit its schema."""
         sent = pa.array([value], pa.binary())
         found = convert_to_json(sent, schemas, unicode_names=False)
         if found.wrong:
@@ -476,7 +478,7 @@ class AvroMessage:
         return text.decode()
 
     def written(self, text: str, schemas: Schemas, number: int | None) -> bytes:
-        """*text*, which is JSON, in schema *number*."""
+        """Return *text* (JSON) as a message in schema *number*."""
         if number is None:
             raise FormatError(UNSAID)
         schema = schemas.get(number)

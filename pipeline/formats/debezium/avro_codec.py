@@ -1,23 +1,23 @@
 """Reads Avro bodies as JSON text, field by field for many bodies or one body at a time.
 
-Both ways give the same result for every body. Reading many together costs some calls per field,
-for any number of bodies. Reading one costs some calls per field in each body, which is less
-where bodies are few.
+Both ways give the same result for every body. Reading many together costs some calls per field, for
+any number of bodies. Reading one costs some calls per field in each body, which is less if bodies
+are few.
 
 All bodies of a group have one schema, so only lengths differ. The encoding is that of the Avro
-specification, "Binary encoding": zigzag integers with seven bits per byte, texts and bytes
-after their length. An invalid body is named, and never read beyond its end.
+specification, "Binary encoding": zigzag integers with seven bits per byte, texts and bytes after
+their length. An invalid body is named, and never read beyond its end.
 
-A union becomes the value of its branch, without the branch's name. Logical types change
-nothing, because Connect's JSON shows its own logical types as they are stored. A schema that
-contains itself, or two fields of one name, is refused.
+A union becomes the value of its branch, without the branch's name. Logical types change nothing,
+because Connect's JSON shows its own logical types as they are stored. A schema that contains
+itself, or two fields of one name, is rejected.
 
 Values are written as Connect's JSON converter writes them. Bytes become base64. NaN and the
 infinities become texts, as Jackson writes them.
 
-Some values take no byte: null, and a record of nulls. So the length of a body does not bound
-what it becomes. A schema is bounded in depth and in the text of one row, and a body in the text
-of its lists. What exceeds a bound is refused before memory is used for it.
+Some values take no byte: null, and a record of nulls. So the length of a body does not bound what
+it becomes. A schema is bounded in depth and in the text of one row, and a body in the text of its
+lists. What exceeds a bound is rejected before memory is used for it.
 """
 
 import binascii
@@ -40,7 +40,7 @@ from pipeline.formats.json_text import quote_text
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-MARGIN = 32  # bytes behind the last body that may be looked at, and are not believed
+MARGIN = 32  # bytes behind the last body that may be read, but are never used
 MORE, ONE = np.uint8(0x80), np.uint64(1)
 TOPS = np.uint64(0x8080808080808080)
 NINTH, TENTH = np.uint64(56), np.uint64(63)
@@ -49,12 +49,12 @@ INSIDE = "it ends inside a value"
 TOO_WIDE = "an integer has more than 64 bits"
 TOO_LONG = "a list is longer than what is left"
 TOO_LARGE = "the JSON of its lists is larger than 1 MiB and 64 times the message"
-TEXT_BYTES, TEXT_RATIO = 2**20, 64  # of the lists of a body: at most the sum, by its length
-ITEM_BYTES = 16  # charged for an item beside its text: an empty one costs time, too
+TEXT_BYTES, TEXT_RATIO = 2**20, 64  # most text of a body's lists: a base, and per byte
+ITEM_BYTES = 16  # charged for an item in addition to its text, as an empty item costs time, too
 
 
 class DamagedError(Exception):
-    """Some bodies do not fit their schema: ``rows`` of the group, each ``why`` the same."""
+    """Some bodies do not fit their schema: ``rows`` of the group, all for the reason ``why``."""
 
     def __init__(self, rows: NDArray[np.intp], why: str) -> None:
         super().__init__(why)
@@ -64,9 +64,9 @@ class DamagedError(Exception):
 
 @dataclass(eq=False)
 class BatchCursor:
-    """How far each body has been read: from ``at``, which moves on, to ``end``.
+    """The read position in each body: ``at`` moves on to ``end``.
 
-    ``data`` holds all of them, one after the other, and a margin; ``rows`` are their numbers.
+    ``data`` holds all bodies, one after the other, and a margin; ``rows`` are their numbers.
     ``spare`` is by number: how much text each may still become.
     """
 
@@ -79,7 +79,7 @@ class BatchCursor:
 
     @classmethod
     def of(cls, messages: pa.BinaryArray, skip: int) -> "BatchCursor":
-        """Those of *messages*, none null, without their first *skip* bytes."""
+        """Return a cursor of *messages*, none null, without their first *skip* bytes."""
         count = len(messages)
         _, offsets, data = messages.buffers()
         bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + count + 1]
@@ -93,26 +93,26 @@ class BatchCursor:
         return cls(whole, pa.py_buffer(whole), at, until, np.arange(count), spare)
 
     def only(self, mask: Mask) -> "BatchCursor":
-        """Some of them; `follow` takes over how far they were read."""
+        """Return a cursor of some bodies; `follow` copies back how far they were read."""
         at, end, rows = self.at[mask], self.end[mask], self.rows[mask]
         return BatchCursor(self.data, self.buffer, at, end, rows, self.spare)
 
     def follow(self, some: "BatchCursor", mask: Mask) -> None:
-        """Go on behind what was read of *some*."""
+        """Move on to where *some* was read to."""
         self.at[mask] = some.at
 
     def refuse(self, mask: Mask, why: str) -> None:
-        """Raise DamagedError if *mask* names any."""
+        """Raise DamagedError if *mask* names a body."""
         if mask.any():
             raise DamagedError(self.rows[mask], why)
 
     def charge(self, texts: Sequence[str]) -> None:
-        """Count one item of each; DamagedError for those whose items are too much text."""
+        """Count one item per body; DamagedError for bodies whose items have too much text."""
         self.spare[self.rows] -= np.fromiter(map(len, texts), np.int64, len(texts)) + ITEM_BYTES
         self.refuse(self.spare[self.rows] < 0, TOO_LARGE)
 
     def longs(self) -> Places:
-        """An integer of each."""
+        """Read one integer per body."""
         byte = self.data[self.at]
         if not (byte & MORE).any():
             self.at = self.at + 1
@@ -121,7 +121,7 @@ class BatchCursor:
             return (short >> 1) ^ -(short & 1)
         word = self._words()[self.at]
         stop = ~word & TOPS
-        stop &= ~stop + ONE  # the top bit of the last byte; 0 where it is not among eight
+        stop &= ~stop + ONE  # the top bit of the last byte; 0 if that is not among eight
         inside = stop - ONE
         self.at = self.at + (np.bitwise_count(inside) >> np.uint8(3)) + 1
         value = _packed(word & inside)
@@ -131,21 +131,21 @@ class BatchCursor:
         return (value >> ONE).astype(np.int64) ^ -(value & ONE).astype(np.int64)
 
     def fixed(self, size: int) -> pa.BinaryArray:
-        """The next *size* bytes of each."""
+        """Read the next *size* bytes of each body."""
         return self._slices(np.full(len(self.at), size, np.int64))
 
     def slices(self) -> pa.BinaryArray:
-        """Bytes behind their length."""
+        """Read bytes after their length, from each body."""
         return self._slices(self.longs())
 
     def pass_over(self) -> None:
-        """Go behind bytes without a look at them."""
+        """Skip bytes with a length."""
         size = self.longs()
         self._refuse_long(size)
         self.at = self.at + size
 
     def numbers(self, kind: "np.dtype[Any]") -> NDArray[Any]:
-        """A number of a fixed size of each, in little-endian order."""
+        """Read a little-endian number of fixed size from each body."""
         size = kind.itemsize
         self._refuse_long(np.full(len(self.at), size, np.int64))
         found = self.data[self.at[:, None] + np.arange(size)]
@@ -154,12 +154,12 @@ class BatchCursor:
         return numbers
 
     def _words(self) -> NDArray[np.uint64]:
-        """Eight bytes from each place on, the first the lowest."""
+        """Return the eight bytes from each position on, the first as the lowest."""
         size = len(self.data) - 7
         return np.ndarray((size,), np.dtype("<u8"), self.data.data, 0, (1,))
 
     def _longest(self, value: NDArray[np.uint64], rows: NDArray[np.intp]) -> None:
-        """Add the ninth and the tenth byte; `longs` is past the ninth, as if it were the last."""
+        """Add the ninth and the tenth byte; `longs` is behind the ninth, as if it were the last."""
         ninth = self.data[self.at[rows] - 1]
         value[rows] |= (ninth & 0x7F).astype(np.uint64) << NINTH
         more = (ninth & MORE) != 0
@@ -172,7 +172,7 @@ class BatchCursor:
         self.at[rows] += 1
 
     def _slices(self, size: Places) -> pa.BinaryArray:
-        """Slices and what lies between them are one array of Arrow's: nothing is copied twice."""
+        """Return the slices, as every second value of one Arrow array: nothing is copied twice."""
         self._refuse_long(size)
         count = len(size)
         bounds = np.empty(2 * count, np.int32)
@@ -189,7 +189,7 @@ class BatchCursor:
 
 
 def read_blocks(bodies: BatchCursor) -> Iterable[tuple[BatchCursor, NDArray[np.intp]]]:
-    """Bodies that hold one more item, and their numbers, until none does.
+    """Yield bodies that hold one more item, with their numbers, until none does.
 
     An item takes a byte at least, so no count makes this longer than the bodies are.
     """
@@ -208,7 +208,7 @@ def read_blocks(bodies: BatchCursor) -> Iterable[tuple[BatchCursor, NDArray[np.i
 
 
 def _counts(bodies: BatchCursor, mask: NDArray[np.bool_]) -> Places:
-    """How many items the next block has; behind a negative count stands its size in bytes."""
+    """Read the number of items in the next block; a size in bytes follows a negative number."""
     some = bodies.only(mask)
     found = some.longs()
     negative = found < 0
@@ -223,7 +223,7 @@ def _counts(bodies: BatchCursor, mask: NDArray[np.bool_]) -> Places:
 
 
 def _packed(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Seven bits of each of eight bytes as one number, the first byte's the lowest."""
+    """Pack seven bits of each of eight bytes into one number, the first byte lowest."""
     for odd, even, shift in _STEPS:
         word = (word & even) | ((word & odd) >> shift)
     return word
@@ -239,12 +239,12 @@ _STEPS = tuple(
 )
 
 
-MORE_BYTES, LAST = 0x80, 63  # the tenth byte of an integer holds its 64th bit, and no other
+MORE_BYTES, LAST = 0x80, 63  # the tenth byte of an integer holds only its 64th bit
 
 
 @dataclass(slots=True)
 class BodyCursor:
-    """How far a body has been read: ``at`` moves on to the end of ``data``."""
+    """The read position in a body: ``at`` moves on to the end of ``data``."""
 
     data: bytes
     at: int = 0
@@ -255,11 +255,11 @@ class BodyCursor:
 
     @property
     def left(self) -> int:
-        """Bytes that were not read."""
+        """Return the number of bytes that were not read."""
         return len(self.data) - self.at
 
     def damaged(self, why: str) -> DamagedError:
-        """To be raised: it does not fit."""
+        """Return the error to raise if the body does not fit."""
         return DamagedError(np.zeros(1, np.intp), why)
 
     def charge(self, text: str) -> str:
@@ -270,7 +270,7 @@ class BodyCursor:
         return text
 
     def long(self) -> int:
-        """An integer in zigzag, seven bits a byte."""
+        """Read an integer in zigzag, seven bits per byte."""
         byte = self.data[self.at]
         self.at += 1
         if byte < MORE_BYTES:
@@ -286,18 +286,18 @@ class BodyCursor:
         return (value >> 1) ^ -(value & 1)
 
     def take(self, size: int) -> bytes:
-        """The next *size* bytes."""
+        """Read the next *size* bytes."""
         if not 0 <= size <= self.left:
             raise self.damaged(INSIDE)
         self.at += size
         return self.data[self.at - size : self.at]
 
     def slice(self) -> bytes:
-        """Bytes behind their length."""
+        """Read bytes after their length."""
         return self.take(self.long())
 
     def items(self) -> Iterator[None]:
-        """Come once for each item of a list; behind a negative count stands its size in bytes."""
+        """Yield once per item of a list; a size in bytes follows a negative count."""
         while count := self.long():
             if count < 0:
                 self.long()
@@ -321,7 +321,7 @@ class Texts:
     quoted: bool = False
 
     def whole(self, count: int) -> pa.StringArray:
-        """A column with the quotes."""
+        """Return a column with the quotes."""
         if isinstance(self.column, str):
             return pa.repeat(pa.scalar(self.column), count)
         if self.quoted:
@@ -330,7 +330,7 @@ class Texts:
 
 
 def join_texts(pieces: Sequence[str | Texts]) -> Texts:
-    """All pieces of each body in a row; literals that meet are one."""
+    """Join all pieces of each body; adjacent literals become one."""
     merged: list[str | pa.StringArray] = []
     for piece in pieces:
         one = piece.column if isinstance(piece, Texts) else piece
@@ -344,7 +344,7 @@ def join_texts(pieces: Sequence[str | Texts]) -> Texts:
 
 
 def require_utf8(found: pa.BinaryArray, bodies: BatchCursor) -> pa.StringArray:
-    """Values of *bodies* as texts; DamagedError for those that are none."""
+    """Return values of *bodies* as texts; DamagedError for those that are not UTF-8."""
     try:
         return found.cast(pa.string())
     except pa.ArrowInvalid:
@@ -362,7 +362,7 @@ def _is_text(value: bytes) -> bool:
 
 
 def escape_texts(texts: pa.StringArray) -> pa.StringArray:
-    """What stands between the quotes; few texts hold a letter that must be escaped."""
+    """Return the text between the quotes; few texts hold a character that must be escaped."""
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, np.int32)[: len(texts) + 1]
     if data is None or not (odd := ODD[np.frombuffer(data, np.uint8)[: bounds[-1]]]).any():
@@ -375,17 +375,17 @@ def escape_texts(texts: pa.StringArray) -> pa.StringArray:
 
 
 def write_base64(found: pa.BinaryArray) -> Texts:
-    """Bytes as Jackson writes them."""
+    """Return bytes as Jackson writes them."""
     return Texts(pa.array(map(encode_base64, found.to_pylist()), pa.string()), quoted=True)
 
 
 def encode_base64(value: bytes) -> str:
-    """One of them, without its quotes."""
+    """Return one value, without its quotes."""
     return binascii.b2a_base64(value, newline=False).decode()
 
 
 def write_number(value: float) -> str:
-    """JSON of a number with a fraction; a text for NaN and the infinities."""
+    """Return the JSON of a number with a fraction; a text for NaN and the infinities."""
     if math.isfinite(value):
         return repr(value)
     return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
@@ -406,15 +406,15 @@ class ValueReader(Protocol):
         ...
 
     def skip(self, bodies: BatchCursor) -> None:
-        """Go behind them."""
+        """Skip one value in each body."""
         ...
 
     def one(self, body: BodyCursor) -> str:
-        """JSON of one; DamagedError, or IndexError at its end, if it does not fit."""
+        """Return the JSON of one value; DamagedError, or IndexError at the end, if invalid."""
         ...
 
     def skip_one(self, body: BodyCursor) -> None:
-        """Go behind it."""
+        """Skip one value."""
         ...
 
 
@@ -424,13 +424,13 @@ class _Null:
         return Texts(NULL)
 
     def skip(self, _: BatchCursor) -> None:
-        """Nothing is written."""
+        """Do nothing: null has no bytes."""
 
     def one(self, _: BodyCursor) -> str:
         return NULL
 
     def skip_one(self, _: BodyCursor) -> None:
-        """Nothing is written."""
+        """Do nothing: null has no bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -738,7 +738,7 @@ PLAIN: Mapping[str, Callable[[], ValueReader]] = {
 
 
 ESCAPED = re.compile(r"_u([0-9a-f]{4})")
-NOISE = {  # of a row's envelope: what no decoder asks for
+NOISE = {  # parts of a row's envelope that no decoder reads
     "": frozenset({"ts_us", "ts_ns"}),
     "source": frozenset({"version", "name", "ts_ns", "gtid", "thread", "query"}),
     "transaction": frozenset({"data_collection_order"}),
@@ -751,7 +751,7 @@ TOO_MANY_NAMES = "the names of the fields in one row are larger than 1 MiB"
 
 
 class _Built(NamedTuple):
-    """A reader, how deep types nest in it, and the most text of a value beside its content."""
+    """A reader, how deep types nest in it, and the most text around the content of a value."""
 
     reader: ValueReader
     depth: int = 1
@@ -765,7 +765,7 @@ def value_reader(schema: str, *, unicode_names: bool) -> ValueReader:
     With *unicode_names*, ``_u0020`` in a field's name is a blank.
 
     Raises:
-        FormatError: it is no schema of Avro, or one that cannot be JSON.
+        FormatError: it is no schema of Avro, or one that cannot become JSON.
     """
     try:
         return _Builder(unicode_names).build(msgspec.json.decode(schema), "").reader
@@ -774,7 +774,7 @@ def value_reader(schema: str, *, unicode_names: bool) -> ValueReader:
 
 
 def plain_name(name: str) -> str:
-    """The name that ``avro_unicode`` stands for: UTF-16 units behind ``_u``, ``_`` itself too."""
+    """Return the name that ``avro_unicode`` encodes: ``_u`` and a UTF-16 unit, also for ``_``."""
     found = ESCAPED.sub(lambda one: chr(int(one[1], 16)), name)
     return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -847,7 +847,7 @@ def _readers(built: Iterable[_Built]) -> tuple[ValueReader, ...]:
 
 
 def _around(made: ValueReader, inner: Iterable[_Built], text: int) -> _Built:
-    """A type around others, within the bounds of depth and text."""
+    """Return a type around others, if depth and text are within bounds."""
     depth = 1 + max((one.depth for one in inner), default=0)
     if depth > MOST_DEPTH:
         raise ValueError(TOO_DEEP)

@@ -43,9 +43,9 @@ BEGIN, PAYLOAD, END = b'{"schema":{', b'},"payload":{', b"}}"
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedPayloads:
-    """``payloads`` of those messages that are ``known``, and the ``schemas`` around them.
+    """``payloads`` of the messages that are ``known``, and the ``schemas`` around them.
 
-    One schema is one object, so who compares them need not look at all of it.
+    Equal schemas are one object, so that they can be compared by identity.
     """
 
     known: NDArray[np.bool_]
@@ -54,7 +54,7 @@ class UnwrappedPayloads:
 
 
 def unwrap_payloads(value: pa.BinaryArray) -> UnwrappedPayloads:
-    """Look at every message, none null; a payload that is found begins and ends with a brace."""
+    """Unwrap messages, none null; a payload that is found begins and ends with a brace."""
     count = len(value)
     _, offsets, data = value.buffers()
     bounds = np.frombuffer(offsets, np.int32)[value.offset : value.offset + count + 1].tolist()
@@ -71,7 +71,7 @@ def unwrap_payloads(value: pa.BinaryArray) -> UnwrappedPayloads:
 
 
 def _found(text: bytes, bounds: list[int]) -> Iterator[tuple[int, Raw | None]]:
-    """Where each payload begins, and its schema."""
+    """Yield where each payload begins, and its schema."""
     before, schema = b"", None
     for first, until in pairwise(bounds):
         if not (text.startswith(BEGIN, first) and text.endswith(END, first, until)):
@@ -85,7 +85,7 @@ def _found(text: bytes, bounds: list[int]) -> Iterator[tuple[int, Raw | None]]:
 
 
 def _slices(edges: NDArray[np.int32], data: pa.Buffer) -> pa.BinaryArray:
-    """Slices and what lies between them are one array of Arrow's; the slices are every other."""
+    """Return the slices, as every second value of one Arrow array."""
     if not len(edges):
         return pa.array([], pa.binary())
     both = pa.BinaryArray.from_buffers(
@@ -96,7 +96,7 @@ def _slices(edges: NDArray[np.int32], data: pa.Buffer) -> pa.BinaryArray:
 
 @lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
 def _schema(before: bytes) -> Raw | None:
-    """The schema in what stands before a payload; None if that is no wrapping."""
+    """Return the schema in the text before a payload; None if that is no wrapping."""
     fields = json_text.read_fields(before + b"null}")
     if fields is None or [name for name, _ in fields] != ["schema", "payload"]:
         return None
@@ -116,7 +116,7 @@ class TransactionBlock(msgspec.Struct, gc=False):
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """A row's envelope or a transaction's; of other kinds nothing but that they are others."""
+    """A row's envelope or a transaction's; other kinds have none of these fields."""
 
     op: str | None = None
     before: Raw = NULL
@@ -143,9 +143,9 @@ class WrappedEnvelope(Envelope, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ReadEnvelopes:
-    """Envelopes of the messages that could be read, which are ``read``, and their schemas.
+    """Envelopes of the messages that could be read (mask ``read``), and their schemas.
 
-    A schema is null where none was around the message.
+    A schema is null if none was around the message.
     """
 
     envelopes: list[Envelope]
@@ -153,14 +153,14 @@ class ReadEnvelopes:
     read: Mask
 
     def long(self) -> "ReadEnvelopes":
-        """Those whose integers have 64 bits; ``read`` says which of these they are."""
+        """Return those whose integers have 64 bits; its ``read`` is a mask of the present ones."""
         fits = [is_long(one) for one in self.envelopes]
         found = list(compress(self.envelopes, fits)), list(compress(self.schemas, fits))
         return ReadEnvelopes(*found, np.array(fits, np.bool_))
 
 
 def find_framed(value: pa.BinaryArray) -> Mask:
-    """Rows of UTF-8 from brace to brace."""
+    """Return which rows are UTF-8 from brace to brace."""
     framed = pc.and_(pc.starts_with(value, b"{"), pc.ends_with(value, b"}"))
     fits = to_mask(pc.fill_null(framed, False))
     try:
@@ -179,7 +179,7 @@ def _is_text(value: bytes | None) -> bool:
 
 
 def read_envelopes(value: pa.BinaryArray) -> ReadEnvelopes:
-    """Read every framed message; of one with a schema that is known, the payload alone."""
+    """Read every framed message; with a known schema only the payload."""
     inside = unwrap_payloads(value)
     if not inside.known.any():
         return _whole(value)
@@ -191,14 +191,14 @@ def read_envelopes(value: pa.BinaryArray) -> ReadEnvelopes:
 
 
 def _whole(value: pa.BinaryArray) -> ReadEnvelopes:
-    """Messages with or without a schema."""
+    """Read messages with or without a schema."""
     messages = _each(value, _DECODER)
     schemas = [NULL if one is None or one.payload is None else one.schema for one in messages]
     return _kept([one and (one.payload or one) for one in messages], schemas)
 
 
 def _kept(found: Sequence[Envelope | None], schemas: Sequence[Raw]) -> ReadEnvelopes:
-    """Those that could be read."""
+    """Keep those that could be read."""
     fits = [one is not None for one in found]
     kept = [one for one in found if one is not None]
     return ReadEnvelopes(kept, list(compress(schemas, fits)), np.array(fits, np.bool_))
@@ -214,11 +214,11 @@ def _merged(first: Mask, one: ReadEnvelopes, other: ReadEnvelopes) -> ReadEnvelo
 
 
 def _each(value: pa.BinaryArray, decoder: msgspec.json.Decoder[E]) -> Sequence[E | None]:
-    """Read every value, which are objects; None for one that cannot be.
+    """Read every value, each an object; None for one that cannot be read.
 
-    All are read as lines of one text.  A value begins and ends with a brace, no string holds a
-    line's end, and an object follows another without a comma only where no object is open: so
-    every line holds whole objects, and one each if there are as many objects as lines.
+    All are read as lines of one text. A value begins and ends with a brace, and no string holds a
+    line end. An object follows another without a comma only where no object is open. So every line
+    holds whole objects, and one each if there are as many objects as lines.
     """
     if not len(value):
         return []
@@ -232,9 +232,10 @@ def _each(value: pa.BinaryArray, decoder: msgspec.json.Decoder[E]) -> Sequence[E
 
 
 def payload_of(value: bytes) -> bytes | None:
-    """A message's payload as it was sent, ``null`` without one; None where it cannot be read.
+    """Return a message's payload as it was sent, ``null`` without one; None if it cannot be read.
 
-    That it was read before says nothing of the schema around it, nor of how deep it may be here.
+    An earlier read of the payload proves neither the schema around it nor the depth of nesting
+    here.
     """
     try:
         return bytes(_WRAPPED.decode(value).payload)
@@ -243,7 +244,7 @@ def payload_of(value: bytes) -> bytes | None:
 
 
 def _lines(value: pa.BinaryArray) -> memoryview:
-    """All values with a line's end between them."""
+    """Return all values with a line end between them."""
     whole = pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), value)
     (lines,) = pc.binary_join(whole, b"\n")
     return memoryview(lines.as_buffer())
@@ -257,7 +258,7 @@ def _one(value: bytes, decoder: msgspec.json.Decoder[E]) -> E | None:
 
 
 def is_long(one: Envelope) -> bool:
-    """Whether every integer of a message has 64 bits; others are the exact decoder's to judge."""
+    """Return whether every integer of a message has 64 bits; the exact decoder judges others."""
     its, block = one.source or NO_SOURCE, one.transaction or NO_BLOCK
     found = (its.pos, its.row, its.lsn, its.ts_us, its.ts_ms, one.ts_ms, block.total_order)
     return all(value is None or value in json_text.LONG for value in found)
@@ -271,7 +272,7 @@ NO_SOURCE, NO_BLOCK = SourceBlock(), TransactionBlock()
 
 BRACE, LETTER_N = b"{n"
 MOST = 2**31 - 1  # bytes an Arrow column of texts can hold
-MOST_OF_KEYS = MOST // 8  # escapes may make a key's text longer, at worst so many times
+MOST_OF_KEYS = MOST // 8  # escapes may make a key's text longer, at worst by this factor
 
 Numbers = NDArray[np.intp]
 # connector, operation, db, schema, table, snapshot
@@ -280,7 +281,7 @@ Combination = tuple[str | None, str | None, str | None, str | None, str | None, 
 
 @dataclass(frozen=True, slots=True)
 class RowKind:
-    """What the connector, operation, table and snapshot of a row mean."""
+    """The meaning of the connector, operation, table and snapshot of a row."""
 
     connector: Connector
     op: str | None
@@ -291,27 +292,27 @@ class RowKind:
 
     @property
     def fine(self) -> bool:
-        """Whether the exact decoder has nothing to say against them."""
+        """Return whether the exact decoder would accept them."""
         return None not in (self.op, self.shard)
 
 
 @dataclass(frozen=True, slots=True)
 class TextSlices:
-    """Slices as a column, null where ``null`` was sent; ``broken`` says which are no objects."""
+    """Slices as a column, null where ``null`` was sent; ``broken`` marks those without object."""
 
     column: pa.StringArray
     broken: Mask
 
     @property
     def absent(self) -> Mask:
-        """Rows that hold null."""
+        """Return which rows hold null."""
         return to_mask(self.column.is_null())
 
 
 def decode_batch(
     batch: pa.RecordBatch, unavailable: Placeholder = envelope.AS_IT_IS
 ) -> pa.RecordBatch:
-    """Decode ``RAW`` to ``DECODED``: one row per message, after its columns where they changed.
+    """Decode ``RAW`` to ``DECODED``: one row per message, and schema events where columns change.
 
     Raises:
         ValueError: the batch holds more text than one column can.
@@ -354,7 +355,7 @@ def _rows(
     key_values: pa.StringArray,
     unavailable: Placeholder,
 ) -> tuple[pa.RecordBatch, Mask]:
-    """Columns of ``DECODED`` as if all were rows; the second says which are, and whole."""
+    """Return columns of ``DECODED`` as if all were rows, and a mask of the whole rows."""
     sources = [one.source or NO_SOURCE for one in found]
     blocks = [one.transaction or NO_BLOCK for one in found]
     codes, kinds = _kinds(found, sources)
@@ -385,7 +386,7 @@ def _rows(
 def _kinds(
     found: Sequence[Envelope], sources: Sequence[SourceBlock]
 ) -> tuple[NDArray[np.int32], list[RowKind]]:
-    """Judge each combination once: which one each row has, and what each means."""
+    """Judge each combination once; return each row's combination, and what each means."""
     known = _Numbered()
     codes = [
         known[its.connector, one.op, its.db, its.schema, its.table, its.snapshot]
@@ -401,7 +402,7 @@ class _Numbered(dict[Combination, int]):
         return self.setdefault(combination, len(self))
 
 
-@lru_cache(maxsize=2**16)  # a batch of many tables asks for as many, and the next asks again
+@lru_cache(maxsize=2**16)  # a batch of many tables has as many, and the next batch has the same
 def _kind(combination: Combination) -> RowKind:
     name, op_name, db, schema, table, sent = combination
     connector = envelope.connector_of(name)
@@ -434,7 +435,7 @@ def _texts(slices: Sequence[Raw]) -> TextSlices:
 
 
 def _source_times(found: Sequence[Envelope], sources: Sequence[SourceBlock]) -> pa.Array:
-    """Times of the source: microseconds if it has them, else milliseconds; null if absurd."""
+    """Return times of the source from microseconds, else milliseconds; null if out of range."""
     micros = to_int64([one.ts_us for one in sources])
     if micros.null_count:
         millis = to_int64([one.ts_ms for one in sources])
@@ -460,7 +461,7 @@ def _tx(blocks: Sequence[TransactionBlock]) -> pa.StructArray:
 
 
 def _tombstones(batch: pa.RecordBatch, dead: Numbers, key_values: pa.StringArray) -> pa.RecordBatch:
-    """Rows of the messages without a value; there is one after every delete."""
+    """Return rows of the messages without a value; there is one after every delete."""
     topics = batch.column("topic").take(pa.array(dead)).dictionary_encode()
     shards = [envelope.shard_of_topic(topic) for topic in topics.dictionary.to_pylist()]
     given = {
@@ -474,14 +475,14 @@ def _tombstones(batch: pa.RecordBatch, dead: Numbers, key_values: pa.StringArray
 
 
 def _filled(given: Mapping[str, pa.Array], count: int) -> list[pa.Array]:
-    """Columns of ``DECODED``; null throughout if not given."""
+    """Return columns of ``DECODED``; all null if not given."""
     return [given[f.name] if f.name in given else pa.nulls(count, f.type) for f in DECODED]
 
 
 def _ends(
     batch: pa.RecordBatch, found: Iterable[tuple[int, Envelope]], key_values: pa.StringArray
 ) -> pa.RecordBatch:
-    """Markers of transactions; small transactions send two for every row."""
+    """Decode markers of transactions; small transactions send two for every row."""
     value, known = batch.column("value"), envelope.TX_OPS
     ends = (
         (number, _end(one, value[number].as_py(), key_values[number].as_py()))
@@ -507,7 +508,7 @@ def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | Non
 
 
 def _schemas(read: ReadEnvelopes, numbers: Numbers, fine: Mask) -> dict[int, Raw]:
-    """By message, of rows of a connector that has no schema changes."""
+    """Return schemas by message, for rows of connectors without schema changes."""
     if all(schema is NULL for schema in read.schemas):
         return {}
     plainly = zip(numbers.tolist(), read.envelopes, read.schemas, fine.tolist(), strict=True)

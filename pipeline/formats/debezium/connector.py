@@ -1,12 +1,12 @@
-"""Defines the connector protocol: what differs between the connectors of Debezium.
+"""Defines the connector protocol: the differences between the connectors of Debezium.
 
-`envelope` reads one message at a time, `batch` a whole batch. Both ask the same connector, so
-each of its rules has a form for one source block and a form for many. Both forms must agree.
+`envelope` reads one message at a time, `batch` a whole batch. Both ask the same connector, so each
+of its rules has a form for one source block and a form for many. Both forms must agree.
 
-A new connector is one module with one class, and an entry in `envelope.CONNECTORS`. Fields of
-its source block that `SourceBlock` does not have are added there.
+A new connector is one module with one class, and an entry in `envelope.CONNECTORS`. Fields of its
+source block that `SourceBlock` does not have are added there.
 
-Values of a large column that an UPDATE leaves as it is are not in the log. Each connector writes
+Values of a large column that an UPDATE does not change are not in the log. Each connector writes
 its `unavailable.value.placeholder` instead. A `Placeholder` removes a column with it, unless the
 row before has its value.
 """
@@ -36,7 +36,7 @@ UNAVAILABLE = "__debezium_unavailable_value"  # the default of the connector
 class Partial:
     """A row without its missing values, the names of its columns, and those of the missing ones.
 
-    No names where nothing is missing after all.
+    Both names are None if nothing is missing after all.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Partial:
     left_out: tuple[str, ...] | None
 
 
-@dataclass(frozen=True)  # without slots: its spellings are worked out once
+@dataclass(frozen=True)  # without slots: its spellings are computed once
 class Placeholder:
     """The connector's ``unavailable.value.placeholder``, in place of a value it did not send."""
 
@@ -52,7 +52,7 @@ class Placeholder:
 
     @cached_property
     def spellings(self) -> frozenset[bytes]:
-        """How it is written, by the column's type: a text, bytes, or an array's only elements."""
+        """Return its spellings by column type: a text, bytes, or the only elements of an array."""
         data = self.text.encode()
         coded = base64.b64encode(data).decode()
         named = _uuid(data)
@@ -64,17 +64,17 @@ class Placeholder:
 
     @cached_property
     def signs(self) -> tuple[str, ...]:
-        """One of these stands in every row that has a placeholder."""
+        """Return texts; every row with a placeholder has at least one of them."""
         found = {one.decode().strip('[]{}"') for one in self.spellings}
         return tuple(sorted(one for one in found if '"' not in one))
 
     def left_out(self, after: str, before: str | None) -> Partial | None:
-        """*after* without placeholders; None if it has none.
+        """Return *after* without placeholders; None if it has none.
 
-        A value in the row *before* is used: it was not changed.
+        A value in the row *before* is used, because it was not changed.
 
         Raises:
-            ValueError: a row is not built as JSON.
+            ValueError: a row is no JSON object.
         """
         if not any(sign in after for sign in self.signs):
             return None
@@ -104,7 +104,7 @@ class Placeholder:
 
 
 def _uuid(data: bytes) -> str:
-    """Java's ``UUID.nameUUIDFromBytes``: a digest with version and variant put in."""
+    """Return Java's ``UUID.nameUUIDFromBytes``: a digest with version and variant set."""
     digest = bytearray(hashlib.md5(data, usedforsecurity=False).digest())
     digest[6] = digest[6] & 0x0F | 0x30
     digest[8] = digest[8] & 0x3F | 0x80
@@ -143,60 +143,60 @@ class Connector(Protocol):
 
     @property
     def name(self) -> str:
-        """``source.connector`` of its messages."""
+        """Return ``source.connector`` of its messages."""
         ...
 
     @property
     def database_field(self) -> str:
-        """The field of the source block with the first part of the shard's name."""
+        """Return the field of the source block with the first part of the shard's name."""
         ...
 
     @property
     def no_shard(self) -> str:
-        """The error of a row without a table."""
+        """Return the error of a row without a table."""
         ...
 
     @property
     def long_name(self) -> str:
-        """The error of a change whose database or table has a name that the database refuses."""
+        """Return the error of a change with a name that is too long for the database."""
         ...
 
     def fits(self, name: str) -> bool:
-        """Whether a database or table may have this name, by its length."""
+        """Return whether a database or table may have this name, by its length."""
         ...
 
     @property
     def no_position(self) -> str:
-        """The error of a row without a position in the log."""
+        """Return the error of a row without a position in the log."""
         ...
 
     @property
     def heartbeat_op(self) -> str | None:
-        """An operation that is no change of a row and counts as a heartbeat."""
+        """Return an operation that is no change of a row and counts as a heartbeat."""
         ...
 
     @property
     def describes_rows(self) -> bool:
-        """True if it sends no schema events: columns are in the schema around each row."""
+        """Return True if it sends no schema events: columns are in the schema around each row."""
         ...
 
     def position(self, source: Slices, op: Op) -> LogPosition | None:
-        """Read the position of a change; None if the source block has none."""
+        """Return the position of a change; None if the source block has none."""
         ...
 
     def snapshot(self, source: Slices, name: str | None) -> str | None:
-        """``DECODED.snapshot`` of a row with snapshot *name*; None stands for a live row."""
+        """Return ``DECODED.snapshot`` of a row with snapshot *name*; None is a live row."""
         ...
 
     def transaction_id(self, name: str) -> str:
-        """The id that rows and markers of one transaction share; others stay as they are."""
+        """Return the id that rows and markers of one transaction share; others do not change."""
         ...
 
     def complete_row(self, row: Decoded, placeholder: Placeholder) -> Decoded:
         """Remove what is not a value of the row.
 
         Raises:
-            ValueError: the row is not built as JSON.
+            ValueError: the row is no JSON object.
         """
         ...
 
@@ -207,10 +207,10 @@ class Connector(Protocol):
         rows: Mask,
         placeholder: Placeholder,
     ) -> Mask:
-        """Do all of the above in the *rows* of this connector; return which can be read.
+        """Apply all of these rules to the *rows* of this connector; return which can be read.
 
-        Sets ``log``, ``pos`` and ``row``, and other *columns* that differ.  Rows of other
-        connectors keep their values.
+        Sets ``log``, ``pos`` and ``row``, and other *columns* that differ. Rows of other connectors
+        keep their values.
 
         Raises:
             OverflowError: an integer has more than 64 bits.
@@ -227,7 +227,7 @@ def put_values(columns: Columns, name: str, values: pa.Array, rows: Mask) -> Non
 
 
 def to_int64(values: Sequence[int | None]) -> pa.Int64Array:
-    """Integers of 64 bits.
+    """Return integers of 64 bits.
 
     Raises:
         OverflowError: one is longer.
@@ -236,6 +236,6 @@ def to_int64(values: Sequence[int | None]) -> pa.Int64Array:
 
 
 def to_mask(array: pa.BooleanArray) -> Mask:
-    """A column without nulls for numpy."""
+    """Return a column without nulls as a NumPy mask."""
     found: Mask = array.to_numpy(zero_copy_only=False)
     return found

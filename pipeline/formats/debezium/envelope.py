@@ -1,14 +1,13 @@
 """Decodes one Debezium JSON message exactly, and reads keys one by one or as a column.
 
 This module defines what a message means; `batch` gives the same result faster. The kind of a
-message follows from its content. The topic name is used only for tombstones and for Debezium's
-own heartbeats, whose values say little or nothing. Debezium replaces special characters in
-topic names, so the shard of a tombstone is only a hint.
+message follows from its content. The topic name is used only for tombstones and for Debezium's own
+heartbeats, whose values contain little or nothing. Debezium replaces special characters in topic
+names, so the shard of a tombstone is only a hint.
 
-Key texts are the canonical ones of `pipeline.formats.json_text`, so that two spellings of one
-key are equal. Flat keys without escapes are read by patterns, with or without white space. Each
-other key is read alone, without its message. A message with a broken key goes to the exact
-decoder.
+Key texts are the canonical ones of `pipeline.formats.json_text`, so that two spellings of one key
+are equal. Flat keys without escapes are read by patterns, with or without white space. Each other
+key is read alone, without its message. A message with a broken key goes to the exact decoder.
 """
 
 import re
@@ -50,16 +49,16 @@ BEFORE_PAYLOAD = re.compile(rb'.*"payload"[ \t\r\n]*:[ \t\r\n]*(?=\{)', re.DOTAL
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """Key values of a column of keys; ``known`` is false where a key is broken."""
+    """Key values of a column of keys; ``known`` is False for a broken key."""
 
     values: pa.StringArray
     known: NDArray[np.bool_]
 
 
 def read_key(key: bytes | None) -> Fields | None:
-    """Names and texts of the key's fields, out of its payload if wrapped; None if it is broken.
+    """Return names and texts of the key's fields, unwrapped; None if the key is broken.
 
-    No key, and an empty one, are ``()``.
+    A missing or an empty key gives ``()``.
     """
     if key is None:
         return ()
@@ -73,13 +72,13 @@ def read_key(key: bytes | None) -> Fields | None:
 
 
 def write_key(fields: Fields) -> str | None:
-    """JSON array of the texts; None without fields."""
+    """Return a JSON array of the texts; None without fields."""
     texts = ("null" if text is None else json_text.quote_text(text) for _, text in fields)
     return f"[{','.join(texts)}]" if fields else None
 
 
 def read_key_column(keys: pa.BinaryArray) -> KeyColumn:
-    """Read the key values of many keys; null where a key is absent, empty or broken."""
+    """Return the values of many keys; null if a key is absent, empty or broken."""
     texts = _texts_or_null(keys)
     found = _filled(_unwrapped_texts(texts), texts, _wrapped)
     known = pc.or_(keys.is_null(), found.is_valid())
@@ -87,7 +86,7 @@ def read_key_column(keys: pa.BinaryArray) -> KeyColumn:
 
 
 def _with_single(keys: pa.BinaryArray, found: KeyColumn) -> KeyColumn:
-    """Read each key that no pattern fits, alone."""
+    """Read each key that no pattern matches, one by one."""
     if found.known.all():
         return found
     fields = [read_key(key) for key in keys.filter(pa.array(~found.known)).to_pylist()]
@@ -126,7 +125,7 @@ def _text_or_none(key: bytes | None) -> str | None:
 def _filled(
     found: pa.StringArray, texts: pa.StringArray, step: Callable[[pa.StringArray], pa.StringArray]
 ) -> pa.StringArray:
-    """Let *step* find what was not found."""
+    """Fill what was not *found* by *step*."""
     left = pc.and_(texts.is_valid(), found.is_null())
     if not pc.any(left).as_py():
         return found
@@ -134,19 +133,19 @@ def _filled(
 
 
 def _unwrapped_texts(texts: pa.StringArray) -> pa.StringArray:
-    """Values of flat keys without a schema around them; null for others."""
+    """Return values of flat keys without a schema around them; null for others."""
     return _filled(_plain(texts), texts, _spaced)
 
 
 def _plain(texts: pa.StringArray) -> pa.StringArray:
-    """Values of flat keys without a schema and without white space; null for others."""
+    """Return values of flat keys without a schema and without white space; null for others."""
     return _filled(_one_number(texts), texts, _flat)
 
 
 def _spaced(texts: pa.StringArray) -> pa.StringArray:
-    """Values of flat keys with white space between their signs; null for others.
+    """Return values of flat keys with white space between their signs; null for others.
 
-    It is removed only where the whole key is valid: ``1 2`` must not become ``12``.
+    White space is removed only if the whole key is valid: ``1 2`` must not become ``12``.
     """
     flat = pc.match_substring_regex(texts, FLAT_WITH_SPACE)
     nothing = pa.nulls(len(texts), pa.string())
@@ -157,17 +156,17 @@ def _spaced(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _one_number(texts: pa.StringArray) -> pa.StringArray:
-    """Values of keys of one integer, by far the most; null for others."""
+    """Return values of keys of one integer, the most frequent ones; null for others."""
     found = pc.replace_substring_regex(texts, ONE_NUMBER, r'["\1"]')
     changed = pc.and_(pc.starts_with(texts, "{"), pc.starts_with(found, "["))
     return pc.if_else(pc.and_(changed, _short(texts)), found, NOTHING)
 
 
 def _flat(texts: pa.StringArray) -> pa.StringArray:
-    """Values of keys of plain texts, integers and booleans; null for others.
+    """Return values of keys of plain texts, integers and booleans; null for others.
 
-    In such a key quotes stand only around names and texts, and only a name has a colon behind
-    it, so a name with its colon is found nowhere else.
+    In such a key, quotes are only around names and texts, and only a name has a colon behind it. So
+    a name with its colon is found nowhere else.
     """
     flat = pc.and_(pc.match_substring_regex(texts, FLAT), _short(texts))
     quoted = pc.replace_substring_regex(texts.filter(flat), f"{NAME}:({BARE})", r'"\1"')
@@ -178,10 +177,10 @@ def _flat(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _wrapped(texts: pa.StringArray) -> pa.StringArray:
-    """Values of keys with their schema around them; null for others.
+    """Return values of keys with their schema around them; null for others.
 
-    A wrapping is what stands before the payload: one that is right with null for a payload is
-    right with any object, so it is judged once and the payloads are read as keys of their own.
+    A wrapping is the text before the payload. If it is valid with null as payload, it is valid with
+    any object. So it is judged once, and the payloads are read as keys of their own.
     """
     judged = cache(_is_wrapping)
     payloads = [_payload(key, judged) for key in texts.cast(pa.binary()).to_pylist()]
@@ -189,7 +188,7 @@ def _wrapped(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _payload(key: bytes | None, judged: Callable[[bytes], bool]) -> bytes | None:
-    """The payload of a wrapped key, with the white space behind it; None for another key."""
+    """Return the payload of a wrapped key, with the white space behind it; None for another key."""
     if key is None:
         return None
     start = key.rfind(PAYLOAD) + len(PAYLOAD) - 1
@@ -231,14 +230,14 @@ CONNECTORS = {one.name: one for one in (MYSQL, POSTGRES)}
 
 
 def connector_of(name: str | None) -> Connector:
-    """Rules of the connector *name*: those of MySQL for MariaDB, and where there is no name."""
+    """Return the rules of the connector *name*; those of MySQL for MariaDB, and without a name."""
     return CONNECTORS.get(name or "", MYSQL)
 
 
 def marker_id(name: str) -> str:
-    """Id of a transaction whose marker has *name*.
+    """Return the transaction id for the *name* in a marker.
 
-    A marker has no source block.  No two connectors have names of one form.
+    A marker has no source block, and the names of no two connectors have the same form.
     """
     for connector in CONNECTORS.values():
         name = connector.transaction_id(name)
@@ -264,13 +263,13 @@ def decode_message(
 
 
 def shard_of_topic(topic: str) -> str | None:
-    """Shard that a topic's name hints at; None if it has other than three parts."""
+    """Return the shard that a topic's name suggests; None unless it has three parts."""
     parts = topic.split(".")
     return str(ShardId(parts[1], parts[2])) if len(parts) == TOPIC_PARTS else None
 
 
 def to_time(micros: int | None, millis: int | None) -> datetime | None:
-    """Time in microseconds if there is one, else in milliseconds; None if in no calendar."""
+    """Return the time in microseconds, or from milliseconds; None if it is out of range."""
     if micros is None and millis is not None:
         micros = millis * 1000
     if micros is None or not 0 <= micros < END_OF_TIME:
@@ -322,7 +321,7 @@ def _row(name: str, envelope: Slices, unavailable: Placeholder) -> Decoded:
 
 
 def name_shard(connector: Connector, database: str | None, table: str | None) -> str | None:
-    """The shard of a row; None if a name is missing, or longer than the database allows."""
+    """Return the shard of a row; None if a name is missing, or longer than the database allows."""
     if not database or not table or not (connector.fits(database) and connector.fits(table)):
         return None
     return str(ShardId(database, table))
@@ -350,21 +349,21 @@ def _transaction(status: str, envelope: Slices, whole: str) -> Decoded:
 def _schema_change(envelope: Slices, whole: str) -> Decoded:
     source = object_of(envelope.get("source")) or {}
     if "file" not in source and object_of(envelope.get("position")) is not None:
-        # the connector's own schema history, a topic that may lie below its prefix: told twice
+        # the connector's own schema history, a topic that may be below its prefix: sent twice
         return Decoded(Op.HEARTBEAT, at=to_time(None, integer_of(envelope.get("ts_ms"))))
     connector = connector_of(text_of(source.get("connector")))
     changed = _changed_shard(envelope, source)
     if changed is not None and not all(map(connector.fits, (changed.database, changed.relation))):
         return Decoded(Op.ERROR, error=connector.long_name)
     shard = None if changed is None else str(changed)
-    name = text_of(source.get("gtid"))  # no block tells of it
+    name = text_of(source.get("gtid"))  # no marker names it
     decoded = Decoded(Op.DDL, shard, after=whole, tx=None if name is None else Tx(name))
     placed = _place(connector, decoded, source, envelope)
     return placed or Decoded(Op.ERROR, shard, error=connector.no_position)
 
 
 def _changed_shard(envelope: Slices, source: Slices) -> ShardId | None:
-    """Shard of the first table change."""
+    """Return the shard of the first table change."""
     table_id = _table_id(envelope)
     named = ShardId(text_of(source.get("db")) or "", text_of(source.get("table")) or "")
     try:
@@ -406,7 +405,7 @@ def _place(
 
 
 def _source_time(source: Slices, envelope: Slices) -> datetime | None:
-    """The finest time in the message; coarser ones are not read."""
+    """Return the finest time in the message; coarser ones are not read."""
     micros = integer_of(source.get("ts_us"))
     if micros is not None:
         return to_time(micros, None)

@@ -34,7 +34,7 @@ _TABLE_ID = re.compile(rf"{_NAME}\.{_NAME}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class MySqlConnector:
-    """Rules of MySQL and MariaDB; also of messages that name no connector."""
+    """Rules of MySQL and MariaDB, and of messages that name no connector."""
 
     name: str = "mysql"
     database_field: str = "db"
@@ -84,30 +84,30 @@ class MySqlConnector:
 
 
 def log_number(file: str | None) -> int | None:
-    """Number of a log's file; None without one."""
+    """Return the number of a log file; None without one."""
     found = LOG_NUMBER.search(file or "")
     return int(found[1]) if found else None
 
 
 def is_signalled(server: int | None) -> bool:
-    """Whether rows of a snapshot were read because a signal asked for that.
+    """Return whether rows of a snapshot were read on request of a signal.
 
-    Measured on 3.5: a snapshot of all tables has 0 as its server's id, also where the connector
-    had read that server before; one that a signal asks for has the id that is in the log.
+    Measured on 3.5: a snapshot of all tables has server id 0, even if the connector has read that
+    server before. One that a signal requests has the id that is in the log.
     """
     return server is not None and 0 < server < NO_SERVER
 
 
 def read_table_id(text: str, named: ShardId | None = None) -> ShardId:
-    """The table of an id in ``tableChanges``; *named* is the table of the source block.
+    """Return the table of an id in ``tableChanges``; *named* is the table of the source block.
 
-    Measured: an id is `"shop"."orders"`, always in double quotes.  A double quote inside a name
-    is doubled; a dot or a backtick stays as it is.  Debezium leaves a name that begins or ends
-    with a double quote as it is.  Such an id can be read in two ways, so the table of the source
-    block counts where it has the same id.
+    Measured: an id is `"shop"."orders"`, always in double quotes. A double quote inside a name is
+    doubled; a dot or a backtick is not escaped. Debezium does not escape a name that begins or ends
+    with a double quote. Such an id can be read in two ways, so the table of the source block counts
+    if it has the same id.
 
     Raises:
-        ValueError: it is not built as Debezium's ids of MySQL and MariaDB are.
+        ValueError: it does not have the form of Debezium's ids for MySQL and MariaDB.
     """
     if named is not None and text == f"{_quoted(named.database)}.{_quoted(named.relation)}":
         return named

@@ -48,12 +48,12 @@ LONGEST_NAME = 63  # bytes: NAMEDATALEN of Postgres, less its end
 class PostgresConnector:
     """Rules of Postgres.
 
-    A transaction may have been open while the slot was made: then no commit comes before it, and
+    A transaction may have been open while the slot was made. Then no commit comes before it, and
     its rows may be below the snapshot, which has none of them (``AROUND``).
 
-    Measured on 3.7: a snapshot of all tables has no commit, also where the connector had stored
-    one before; one that a signal asks for has the last commit that was streamed.
-    Cannot detect: a signalled snapshot before any commit.
+    Measured on 3.7: a snapshot of all tables has no commit, even if the connector has stored one
+    before. One that a signal requests has the last commit that was streamed. Cannot detect: a
+    signalled snapshot before any commit.
     """
 
     name: str = "postgresql"
@@ -129,9 +129,9 @@ def _transactions(tx: pa.StructArray) -> pa.StructArray:
 
 
 def _left_out(columns: Columns, rows: Mask, placeholder: Placeholder) -> Mask:
-    """Take placeholders out of the rows after; return which rows can be read at all.
+    """Remove placeholders from the rows after; return which rows can be read.
 
-    A snapshot reads whole rows.  A row that gets another key is sent as a create, and may lack
+    A snapshot reads whole rows. A row that gets another key is sent as a create, and may omit
     values as an update does.
     """
     after, fine = columns["after"], np.ones(len(rows), np.bool_)
@@ -154,7 +154,7 @@ def _left_out(columns: Columns, rows: Mask, placeholder: Placeholder) -> Mask:
 
 
 def _put_partial(columns: Columns, found: Mapping[int, Partial]) -> None:
-    """Set partial rows after, by their indexes, which rise."""
+    """Replace the images after of the rows that *found* names; its keys are indexes and rise."""
     other = np.zeros(len(columns["after"]), np.bool_)
     other[list(found)] = True
     texts = pa.array([one.text for one in found.values()], pa.string())

@@ -89,10 +89,10 @@ _DECODER = Decoder(_SentMessage)
 
 
 def read_schema_change(payload: str) -> SchemaMessage:
-    """Read a message as the change log keeps it.
+    """Read a message as the change log stores it.
 
     Raises:
-        FormatError: it is not built as those of Debezium are.
+        FormatError: it does not have the form of Debezium's messages.
     """
     try:
         message = _DECODER.decode(payload)
@@ -139,14 +139,14 @@ def _label(quoted: str) -> str:
 
 
 SOURCE_TYPE = "__debezium.source.column."
-OWN = "io.debezium."  # types that are not Connect's begin with it
-LABELS = "allowed"  # of data.Enum, with commas between them
+OWN = "io.debezium."  # prefix of types that are not Connect's
+LABELS = "allowed"  # of data.Enum, separated by commas
 DESCRIBED = tuple(one for one in CONNECTORS.values() if one.describes_rows)
 ROWS = {"c": Op.CREATE, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ}
 
 
 class _SentField(msgspec.Struct):
-    """A schema of Connect's, as far as it is asked."""
+    """The fields of a Connect schema that are read."""
 
     type: str
     field: str = ""
@@ -158,7 +158,7 @@ class _SentField(msgspec.Struct):
 
 
 def read_row_columns(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
-    """What rows of *shard* in this *schema* tell; None if it cannot be read as one."""
+    """Return the payload that rows of *shard* in *schema* describe; None if it is unreadable."""
     columns = _columns(schema)
     if columns is None:
         return None
@@ -167,7 +167,7 @@ def read_row_columns(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str
 
 
 def describe_row(key: bytes | None, value: bytes | None) -> str | None:
-    """Columns in one message; None unless it is a row with a schema around it."""
+    """Return the columns in one message; None unless it is a row with a schema around it."""
     if value is None or not any(one.name.encode() in value for one in DESCRIBED):
         return None
     try:
@@ -189,7 +189,7 @@ def describe_row(key: bytes | None, value: bytes | None) -> str | None:
 
 
 def read_key_names(key: bytes | None) -> tuple[str, ...] | None:
-    """Names of the key's columns; None of a broken one."""
+    """Return the names of the key's columns; None for a broken key."""
     fields = keys.read_key(key)
     return (
         None if fields is None else tuple(json_text.replace_surrogates(name) for name, _ in fields)
@@ -240,8 +240,8 @@ def add_schema_events(
 ) -> pa.RecordBatch:
     """Return *decoded* (``DECODED``, a row per message), an ``Op.DDL`` row before changed columns.
 
-    *known* are the messages of *batch* that may tell something, with the schema of each, or None
-    where it has to be looked for.
+    *known* are the messages of *batch* that may describe columns, with the schema of each; None if
+    the schema must be read from the message.
     """
     news = list(_news(decoded, batch, known))
     if not news:
@@ -260,7 +260,7 @@ def add_schema_events(
 def _news(
     decoded: pa.RecordBatch, batch: pa.RecordBatch, known: Mapping[int, Raw | None]
 ) -> Iterator[tuple[int, str]]:
-    """Messages that tell other columns than the row of the same table before, and what."""
+    """Yield messages whose columns differ from those of the table's row before; with payload."""
     last: dict[str, tuple[Raw | None, bytes]] = {}
     payloads: dict[str, str] = {}
     some = pa.array(sorted(known), pa.int64())
@@ -278,7 +278,7 @@ def _news(
 
 
 def _wrapping(key: bytes | None) -> bytes:
-    """What stands before a key's values; with its names, where no schema is around it."""
+    """Return the text before a key's values; the whole key if no schema is around it."""
     key = key or b""
     at = key.rfind(PAYLOAD)
     return key if at < 0 else key[:at]
@@ -294,7 +294,7 @@ def _payload(
 
 
 def build_schema_event(row: Mapping[str, Any], text: str) -> Decoded:
-    """A schema event at the position of *row* (of ``DECODED``), which it describes."""
+    """Make a schema event at the position of *row* (of ``DECODED``), which it describes."""
     return Decoded(
         Op.DDL,
         shard=row["shard"],
