@@ -34,7 +34,7 @@ class DebeziumAvro:
     registry: RegistrySettings
     unicode_names: bool = True
     unavailable: str = UNAVAILABLE
-    """The connector's `unavailable.value.placeholder`, where it is another."""
+    """The connector's `unavailable.value.placeholder`, if it is not the default."""
     ordering: ClassVar[Ordering] = Ordering.LOG
     notation: ClassVar[Notation] = Notation.CONNECT
     columns: ClassVar[tuple[str, ...]] = ()

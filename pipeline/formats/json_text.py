@@ -314,7 +314,7 @@ Row = dict[str, Raw]  # by column; the last of a doubled name
 def read_row(raw: Raw) -> Row | None:
     """Return the columns of a row; None if it is no object, or not UTF-8."""
     try:
-        _WHOLE.decode(raw)  # slices are not validated
+        _WHOLE.decode(raw)  # `_ROW` does not validate slices
         return _ROW.decode(raw)
     except (ValueError, RecursionError):
         return None

@@ -395,7 +395,10 @@ def _is_asked_for(shards: frozenset[Shard], before: Checkpoint) -> bool:
 
 
 def _with_gap(source: str, made: Checkpoint, older: frozenset[Shard], above: Order) -> Checkpoint:
-    """Add a gap of the existing *older* shards, except those whose new base has landed already."""
+    """Add a gap of the existing *older* shards, except those whose new base has landed already.
+
+    These only get an entry in ``lost``.
+    """
     there = {shard for shard in older if shard_exists(made, shard)}
     whole = {shard: base for shard in there if (base := made.bases[shard]) >= above}
     made = replace(made, lost={**made.lost, **whole})

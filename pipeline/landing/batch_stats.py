@@ -103,7 +103,7 @@ class Unreadable:
     first: tuple[Place, ...]
 
     def with_more(self, other: "Unreadable") -> "Unreadable":
-        """Return both together; the first *NAMED* positions are kept."""
+        """Return both together; the first ``NAMED`` positions are kept."""
         first = sorted((*self.first, *other.first))[:NAMED]
         return Unreadable(self.source, self.table, self.count + other.count, tuple(first))
 

@@ -281,7 +281,7 @@ def detect_failover_divergence(checkpoint: Checkpoint, context: BatchContext) ->
 
 
 def detect_changed_orderings(checkpoint: Checkpoint, context: BatchContext) -> Checkpoint:
-    """Record what orders rest on, and a gap of each source whose ordering changed.
+    """Record what orders are based on, and a gap of each source whose ordering changed.
 
     No order shows what came between the last change in the old ordering and the first in the new.
     """

@@ -84,7 +84,7 @@ class LateRows:
     def noted(self, facts: BatchStats, explained: StrangeRows, held: Container[str]) -> BatchStats:
         """Return *facts* of the batch with its late rows: *explained* ones, and waived ones.
 
-        Rows of sources *held* are left out.
+        Waived rows of sources that are *held* are left out.
         """
         own = [one for source, one in self.let_pass.items() if source not in held]
         let_pass = {name: span for one in own for name, span in one.items()}

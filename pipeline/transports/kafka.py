@@ -171,7 +171,7 @@ OURS: Mapping[str, str | int | bool] = {
 
 @dataclass(eq=False)
 class Consumption:
-    """The records of some ranges; iterate it once, then request what was ``read``.
+    """The records of some ranges; iterate it once, then get what was ``read``.
 
     A batch has the columns of `RAW`, then the requested ones of ``OPTIONAL``. Offsets rise within a
     partition; partitions come mixed, in any order.

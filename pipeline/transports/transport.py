@@ -141,7 +141,7 @@ def split_ranges(cursors: Sequence[Cursor], most: int) -> Iterator[list[Cursor]]
 
 
 class RecordStream(Protocol):
-    """The records of some ranges of offsets; iterate it once, then request what was ``read``."""
+    """The records of some ranges of offsets; iterate it once, then get what was ``read``."""
 
     @property
     def read(self) -> tuple[RangeRead, ...]:

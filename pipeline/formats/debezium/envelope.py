@@ -356,7 +356,7 @@ def _schema_change(envelope: Slices, whole: str) -> Decoded:
     if changed is not None and not all(map(connector.fits, (changed.database, changed.relation))):
         return Decoded(Op.ERROR, error=connector.long_name)
     shard = None if changed is None else str(changed)
-    name = text_of(source.get("gtid"))  # no marker names it
+    name = text_of(source.get("gtid"))  # there is no transaction block
     decoded = Decoded(Op.DDL, shard, after=whole, tx=None if name is None else Tx(name))
     placed = _place(connector, decoded, source, envelope)
     return placed or Decoded(Op.ERROR, shard, error=connector.no_position)
