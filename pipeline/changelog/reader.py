@@ -150,9 +150,9 @@ class LogReader:
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[LastChange | None, ...]:
         """Return the newest landed change of each key, in the order of *keys*; None without one.
 
-        The search starts at the batch that landed the record, or the record right before it, which is
-        the delete before a tombstone. If the record was dropped, or has not landed, later records of
-        its partition are searched.
+        The search starts at the batch that landed the record, or the record right before it, such
+        as the delete before a tombstone. If the record was dropped, or has not landed, later
+        records of its partition are searched.
         """
         found: dict[LogKey, KnownTouch] = {}
         for start in range(0, len(keys), KEYS_AT_ONCE):

@@ -127,17 +127,20 @@ class AroundRows:
 class RunStats:
     """Counts and bounds of some rows; keys as in :class:`pipeline.checkpoint.Checkpoint`.
 
-    ``tables``      table -> rows that change its mirror. ``shards``      ``source/shard`` -> its
-    table, of every shard with such a row. ``firsts``      ``source/shard`` -> lowest order of such
-    a row. ``heartbeats``  source -> highest number. ``landed_heartbeats``  source -> each of its
-    heartbeats that has an order. ``heartbeat_rows``  source -> all rows of its heartbeat table,
-    except replayed ones. ``wholes``      source -> order of its newest snapshot that read the
-    heartbeat table, too. ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
-    ``statements``  schema changes of any kind, as rows of ``SLIM``. ``errors``
-    ``source/shard`` (or ``topic:NAME`` if that is unknown) -> unreadable changes. ``stretches``
-    the orders of each partition. ``around``      ``source/shard`` -> its rows of ``AROUND``.
-    ``minutes``     table -> its rows by minute and op. ``landed``      partition -> its rows by
-    table (empty: none) and op; no column descriptions.
+    ``tables``      table -> rows that change its mirror.
+    ``shards``      ``source/shard`` -> its table, of every shard with such a row.
+    ``firsts``      ``source/shard`` -> lowest order of such a row.
+    ``heartbeats``  source -> highest number.
+    ``landed_heartbeats``  source -> each of its heartbeats that has an order.
+    ``heartbeat_rows``  source -> all rows of its heartbeat table, except replayed ones.
+    ``wholes``      source -> order of its newest snapshot that read the heartbeat table, too.
+    ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
+    ``statements``  schema changes of any kind, as rows of ``SLIM``.
+    ``errors``      ``source/shard`` (or ``topic:NAME`` if that is unknown) -> unreadable changes.
+    ``stretches``   the orders of each partition.
+    ``around``      ``source/shard`` -> its rows of ``AROUND``.
+    ``minutes``     table -> its rows by minute and op.
+    ``landed``      partition -> its rows by table (empty: none) and op; no column descriptions.
     """
 
     rows: int
