@@ -39,8 +39,8 @@ UNFINISHED = ("_*", ".*", "*.tmp", "*._COPYING_", "*.inprogress", "*.part", "los
 class LogRule:
     """The configured properties of one log.
 
-    ``format`` is that of all its files; by default it is taken from their names. ``columns`` maps
-    names to types of the mirror; by default the files define them. ``key``: a row replaces an
+    ``format``: format of all its files; by default it is taken from their names. ``columns``: names
+    with their types in the mirror; by default the files define them. ``key``: a row replaces an
     earlier row with the same values in these columns; by default each row of each file is a row of
     its own.
     """

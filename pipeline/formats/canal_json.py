@@ -171,7 +171,7 @@ ZONES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 @dataclass(frozen=True, slots=True)
 class CanalJson:
-    """``zone`` is that of canal's process, in which it writes each TIMESTAMP; only UTC is read."""
+    """``zone``: time zone of canal's process, in which it writes TIMESTAMPs; only UTC is read."""
 
     zone: str
     ordering: ClassVar[Ordering] = Ordering.OFFSET

@@ -244,9 +244,9 @@ PARTS = 3
 class DbEventsAvro:
     """``registry`` is where its schemas are, ``metadata`` the name of the metadata field.
 
-    ``keys`` maps regular expressions on the whole ``database.table`` to the key's columns; the
-    first match counts, and the row key is the key of all other tables. ``changing`` are metadata
-    fields that may differ when an event is sent again; they are not stored with the row.
+    ``keys``: regular expressions on the whole ``database.table``, with the key's columns; the first
+    match counts, and the row key is the key of all other tables. ``changing``: metadata fields that
+    may differ when an event is sent again; they are not stored with the row.
     """
 
     registry: RegistrySettings

@@ -26,9 +26,9 @@ from pipeline.settings import RegistrySettings
 class DebeziumAvro:
     """``registry`` is where the connector's converter registers its schemas.
 
-    ``unicode_names``: the connector writes names with ``field.name.adjustment.mode``
-    ``avro_unicode``, which keeps every name; if False, names are taken as they are. ``unavailable``
-    as in :class:`DebeziumJson`.
+    ``unicode_names``: the connector writes names with
+    ``field.name.adjustment.mode=avro_unicode``, which keeps every name; if false, names are taken
+    as they are. ``unavailable`` as in :class:`DebeziumJson`.
     """
 
     registry: RegistrySettings

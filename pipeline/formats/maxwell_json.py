@@ -279,7 +279,7 @@ _STATEMENT = msgspec.json.Decoder(_MaxwellStatement)
 class MaxwellJson:
     """``positions``: messages have log positions; one without a position is quarantined.
 
-    ``statements`` is the topic of the statements (``ddl_kafka_topic``), if they have one of their
+    ``statements``: topic of the statements (``ddl_kafka_topic``), if they have one of their
     own, which requires ``positions``.
     """
 

@@ -100,9 +100,9 @@ NO_TABLE = SimpleTable(())
 
 @dataclass(frozen=True, slots=True)
 class SimpleBinlog:
-    """``tables`` maps regular expressions on the whole ``database.table`` to key and columns.
+    """``tables``: regular expressions on the whole ``database.table``, with key and columns.
 
-    The first one that matches counts. A table that none matches has no key and no columns.
+    The first match counts. A table without a match has no key and no columns.
     """
 
     tables: Mapping[str, SimpleTable] = field(default_factory=dict)

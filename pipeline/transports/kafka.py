@@ -488,7 +488,7 @@ def _answers(response: Any) -> dict[Partition, int]:
 class KafkaTransport:
     """Topics, ends and records of a cluster; connects on first use, one call at a time.
 
-    *timeout* limits each request, so a call that lists may take a small multiple of it.
+    ``timeout``: time limit of each request; a call that lists may take a few times as long.
     """
 
     bootstrap: str
