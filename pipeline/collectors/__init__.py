@@ -1,1 +1,1 @@
-"""One file a collector: what it has acknowledged, and to whom it is connected."""
+"""Collectors, one module each: what they have acknowledged, and which server they read."""

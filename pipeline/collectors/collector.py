@@ -7,8 +7,8 @@ Registration keeps each setting that a person chose, unless a demand forbids its
 missing settings, and removes only forbidden ones. A secret is never shown, but a reference to
 one is.
 
-`CollectedStream` serves collectors that cannot be queried. They are judged by their source and
-by what arrived in their topics.
+`CollectedStream` is for collectors that cannot be queried. Their state is derived from their
+source and from the messages in their topics.
 """
 
 import re
@@ -26,19 +26,20 @@ from pipeline.sources.source import Source
 from pipeline.transports.transport import Transport
 
 HIDDEN = "(hidden)"
-REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]+\}")  # what Connect resolves, such as ${env:NAME}
+REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]+\}")  # Connect resolves it, such as ${env:NAME}
 _KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _LOGIN = re.compile(r"://[^\s/?#:]*:[^\s/?#]+@")  # an address with user and password
-_LOGS_IN = re.compile(r"(?i)LoginModule\b")  # a JAAS line: names and values beside each other
+_LOGS_IN = re.compile(r"(?i)LoginModule\b")  # a JAAS line, which has options with values
 _OPTION = re.compile(r"(?i)\b\w*(?:password|secret|token|key)\w*\s*=\s*\"?[^\"\s;]")
 Settings = Mapping[str, str]
 
 
 def is_secret(value: str, *, named: bool) -> bool:
-    """Whether *value* is a secret in clear text; *named*: its setting is one that holds secrets.
+    """Whether *value* has a secret in clear text; *named*: its setting is one that holds secrets.
 
-    A private key, and a password in a URL, are secrets in every setting.  References are none, with
-    ``:`` between them, but text beside one is; in a JAAS line that is so of each option.
+    A private key, and a password in a URL, are secrets in every setting.  A *named* setting is not
+    secret if it has only references, joined by ``:``.  A JAAS line with a reference is not secret
+    unless an option such as ``password`` has a value in clear text.
     """
     clear = REFERENCE.sub("", value)
     if clear != value and not clear.strip(":"):
@@ -49,16 +50,16 @@ def is_secret(value: str, *, named: bool) -> bool:
 
 
 def left_out(groups: Iterable[frozenset[str]], present: Collection[str]) -> set[str]:
-    """Settings to omit: the others of each of *groups* that has one of *present*."""
+    """All settings of each of *groups* that has one of *present*; none of them must be added."""
     return {name for group in groups if not group.isdisjoint(present) for name in group}
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionScope:
-    """What a collector is to collect, and where to.
+    """The source that a collector must read, its tables, and the cluster that it writes to.
 
-    ``brokers`` and ``security`` are those of the cluster that it writes to, which may not be ours;
-    empty where nothing is written to Kafka.  ``rules`` say which tables are wanted.
+    ``brokers`` and ``security`` are of that cluster, which may not be the one that Sluice reads;
+    they are empty if nothing is written to Kafka.  ``rules`` select the tables.
     """
 
     source: SourceSettings
@@ -69,7 +70,7 @@ class CollectionScope:
 
 @dataclass(frozen=True, slots=True)
 class SettingDifference:
-    """One setting that is to be another; None: it is not set, or is to be taken away."""
+    """A setting that must change; ``before`` is None if unset, ``after`` if it must be removed."""
 
     name: str
     before: str | None
@@ -77,7 +78,7 @@ class SettingDifference:
     why: str = ""
 
     def __str__(self) -> str:
-        """In the manner of a diff."""
+        """Format the change like a line of a diff."""
         if self.before is None:
             return f"+ {self.name}={self.after}"
         if self.after is None:
@@ -87,14 +88,15 @@ class SettingDifference:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How one collector is set up.
+    """How one collector is registered.
 
-    ``wanted`` is complete: all that a new registration needs.  ``firm`` says which values are
-    accepted where a person chose another.  ``together`` are groups of alternative settings: where
-    one is set, no other of its group is added.  ``now`` returns the present settings, None if it
-    is not registered; ``put`` registers it.  Both raise UnreachableError; ``put`` raises
-    ConfigError if the settings are refused.  ``forbidden`` settings are removed.  ``join`` gets
-    ``wanted`` and the present settings; it returns these with what has to fit both.
+    ``wanted`` has all settings of a new registration.  ``firm`` are demands that a value chosen by
+    a person must meet; otherwise it is replaced.  ``together`` are groups of alternative settings:
+    if one is set, no other of its group is added.  ``secret`` returns whether a setting holds
+    secrets.  ``now`` returns the present settings, None if the collector is not registered; ``put``
+    registers it.  Both raise UnreachableError; ``put`` raises ConfigError if the collector rejects
+    the settings.  ``forbidden`` settings are removed.  ``join`` takes ``wanted`` and the present
+    settings, and returns the present settings with those that must combine both.
     """
 
     wanted: Settings
@@ -107,7 +109,7 @@ class Registration:
     join: Callable[[Settings, Settings], Settings] = lambda _, now: now
 
     def target(self, now: Settings | None) -> dict[str, str]:
-        """What it is to be set to, where it is set to *now*."""
+        """The settings to register, given the present settings *now* (None: not registered)."""
         if now is None:
             return dict(self.wanted)
         now = self.join(self.wanted, now)
@@ -118,7 +120,7 @@ class Registration:
         return {**added, **kept, **firmly}
 
     def differences(self, now: Settings | None) -> tuple[SettingDifference, ...]:
-        """Each setting that ``target`` changes, adds or takes away, by name."""
+        """Each setting that ``target`` changes, adds or removes, sorted by name."""
         before, after = now or {}, self.target(now)
         whys = {one.name: one.why for one in self.firm}
         return tuple(
@@ -133,27 +135,27 @@ class Registration:
         )
 
     def shown(self, name: str, value: str) -> str:
-        """*value*, if people may read it, as they may a reference to a secret."""
+        """*value*, or `HIDDEN` if it is a secret; references to secrets are shown."""
         return HIDDEN if is_secret(value, named=self.secret(name)) else value
 
     def _unmet(self, now: Settings) -> list[Demand]:
         return [one for one in self.firm if one.name in now and not one.met(now[one.name])]
 
     def _value(self, demand: Demand, now: Settings) -> str:
-        """What is wanted, unless another setting of its group is there already."""
+        """The wanted value, or if another setting of its group is set, the first accepted one."""
         group = {name for group in self.together if demand.name in group for name in group}
         beside = (group - {demand.name}) & now.keys()
         return ("" if beside else self.wanted.get(demand.name, "")) or demand.good[0]
 
 
-USUAL = "connect"  # where a source names no kind of collector
+USUAL = "connect"  # the kind of collector if a source names none
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorState:
-    """The state of a collector, in its own word; only ``running`` is healthy.
+    """The state of a collector, as it reports it; only ``running`` is healthy.
 
-    ``detail`` is the error, empty while nothing failed.
+    ``detail`` is the error, empty without one.
     """
 
     state: str
@@ -161,22 +163,22 @@ class CollectorState:
 
     @property
     def running(self) -> bool:
-        """Whether all of it runs."""
+        """Whether all its parts run."""
         return self.state == "running"
 
     @property
     def description(self) -> str:
-        """The state, and what failed."""
+        """The state and the error."""
         return f"{self.state}: {text_or_cause(self.detail, self.state)}"
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorExamination:
-    """Findings on a collector, and facts for the rest of the examination.
+    """Findings on a collector, and facts for other findings of `sluice doctor`.
 
-    ``kept_topic`` is a topic of its own that must be kept for ever; empty without one.
-    ``own_keys``: it may send rows under other keys than those that their tables declare.
-    ``largest`` is the size in bytes of the largest record that it hands over; None: no limit is
+    ``kept_topic`` is a topic of the collector that must be kept forever; empty without one.
+    ``own_keys``: it may send rows with other keys than those that their tables declare.
+    ``largest`` is the size in bytes of the largest record that it sends; None if no limit is
     known.
     """
 
@@ -187,13 +189,13 @@ class CollectorExamination:
 
 
 class Collector(Protocol):
-    """Reads one source's log; a module exports its class of this kind as ``COLLECTOR``.
+    """Collects one source's log; each module exports its class as ``COLLECTOR``.
 
-    ``usual_kind`` and ``usual_format`` hold where a source's settings name none; empty: they must.
-    A class has its settings' ``url`` and ``connector`` as fields if it names them so, the format's
-    option ``unavailable``, all settings of its source as ``source``, and what came of the
-    source's log, a `pipeline.collectors.collector.CollectedStream`, as ``stream``.
-    One that says ``serverless = True`` reads no server: its sources need no host, port and user.
+    ``usual_kind`` and ``usual_format`` are the defaults of a source; if empty, the source must set
+    its own.  A class that has one of these fields gets its value: ``url`` and ``connector`` of the
+    settings, the format's option ``unavailable``, ``source`` (all settings of its source), and
+    ``stream`` (a `pipeline.collectors.collector.CollectedStream`).
+    A class with ``serverless = True`` reads no server: its sources need no host, port and user.
     """
 
     usual_kind: ClassVar[str]
@@ -201,13 +203,13 @@ class Collector(Protocol):
 
     @property
     def rests_on(self) -> str:
-        """What its acknowledgement also depends on, for people; empty if on nothing."""
+        """What else its acknowledgement depends on, as text for people; empty if nothing."""
         ...
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """What it has durably handed over: Kafka has every change before it.
+        """The position before which Kafka has every change; Missing before the first one.
 
-        Missing before there is such a position.  Never more than is true: readiness rests on it.
+        It must never be too high, because readiness depends on it.
         """
         ...
 
@@ -216,7 +218,7 @@ class Collector(Protocol):
         ...
 
     def captures(self) -> CaptureScope:
-        """The tables whose rows it sends now; it describes others, too."""
+        """The tables whose rows it sends now; it may describe the schemas of other tables too."""
         ...
 
     def examine(
@@ -226,28 +228,31 @@ class Collector(Protocol):
         ...
 
     def registration(self, scope: CollectionScope) -> Registration | None:
-        """How it is to be set up to collect *scope*; None if that is not done from here.
+        """How to register it for *scope*; None if Sluice does not register such collectors.
 
-        No server is asked yet.  ConfigError where what the config says of it cannot be set.
+        This sends no request.
+
+        Raises:
+            ConfigError: settings of the config cannot be used for a registration.
         """
         ...
 
     def state(self) -> CollectorState:
-        """Whether it runs, and why not."""
+        """Whether it runs, and the error if not."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedStream:
-    """One source's log on its way; no server is asked yet.
+    """The topics to which a collector writes one source's log; building it sends no request.
 
-    ``transport`` is that of the cluster which the collector writes to, which may not be ours.
-    ``topics`` matches the whole names of its topics as they are called here: there they are
-    without what stands ``before`` them.
+    ``transport`` reads the cluster that the collector writes to, which may not be the one that
+    Sluice reads.  ``topics`` is a regular expression for the whole names of the topics in the
+    cluster that Sluice reads.  In the collector's cluster they lack the prefix ``before``.
     """
 
     source: SourceSettings
@@ -259,6 +264,10 @@ class CollectedStream:
     before: str = ""
 
     def named(self) -> tuple[str, ...]:
-        """Its topics, as they are called where the collector writes; UnreachableError."""
+        """Names of the topics in the collector's cluster.
+
+        Raises:
+            UnreachableError: the cluster does not answer.
+        """
         every = self.transport.topics(".*")
         return tuple(name for name in every if re.fullmatch(self.topics, self.before + name))

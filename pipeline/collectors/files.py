@@ -1,6 +1,6 @@
-"""Takes files of logs into a ledger: it sweeps each time it is asked what it has taken.
+"""Records files of logs in a ledger: each request for the acknowledged position sweeps the folder.
 
-The first process that asks sweeps, and the others read its progress; when it ends, another
+The first process that requests it sweeps, and others read its progress; when it ends, another
 continues.  So a folder that hangs delays only requests for that folder.
 """
 
@@ -33,14 +33,14 @@ from pipeline.sources.files.position import sweep_position
 
 @dataclass(eq=False)
 class FilesCollector:
-    """``url`` is the folder of the logs, ``connector`` the database that they are tables of.
+    """``url`` is the folder of the logs; ``connector`` names the database whose tables they are.
 
-    ``ledger`` is a file on a disk of this machine.  Hours from ``back`` before now to ``ahead`` of
-    it are looked at, in ``zone``, the logs' own; files that stood still for ``settle`` are taken,
-    unfinished files are reported after ``patience``.  Each question looks on for ``budget``; every
-    ``deep`` each file in range is looked at, also where no folder changed, and heartbeats wait for
-    that.  Hours that were left are looked at every ``behind``.  What is taken later than ``grace``
-    after the end of its hour is reported as late.
+    ``ledger`` is a file on a local disk.  The range is the hours from ``back`` before now to
+    ``ahead`` after now, in the time zone ``zone`` of the logs.  A file is taken when it has not
+    changed for ``settle``; an unfinished one is reported after ``patience``.  Each request sweeps
+    for at most ``budget``.  Every ``deep``, each file in range is checked, even if no folder
+    changed, and heartbeats wait for that.  Earlier hours are checked every ``behind``.  A file
+    taken later than ``grace`` after the end of its hour is reported as late.
     """
 
     usual_kind: ClassVar[str] = "files"
@@ -52,9 +52,9 @@ class FilesCollector:
     logs: Mapping[str, LogRule] = field(default_factory=dict)
     """Rules of logs by their names."""
     back: timedelta = timedelta(days=3)
-    """How far before now hours are looked at."""
+    """How far before now hours are checked."""
     ahead: timedelta = timedelta(hours=27)
-    """How far after now hours are looked at."""
+    """How far after now hours are checked."""
     zone: str = "UTC"
     """Time zone of the logs' folders."""
     settle: timedelta = timedelta(seconds=10)
@@ -62,9 +62,9 @@ class FilesCollector:
     patience: timedelta = timedelta(minutes=15)
     """After how long an incomplete file is reported."""
     budget: timedelta = timedelta(seconds=1)
-    """How long one look may take."""
+    """How long one request may sweep."""
     deep: timedelta = timedelta(seconds=5)
-    """How often each file in range is looked at, even where no folder changed."""
+    """How often each file in range is checked, even if no folder changed."""
     behind: timedelta = timedelta(minutes=10)
     grace: timedelta = timedelta(minutes=15)
     unfinished: tuple[str, ...] = UNFINISHED
@@ -74,10 +74,10 @@ class FilesCollector:
     _problem: str = ""
 
     def __post_init__(self) -> None:
-        """Open nothing yet.
+        """Validate the settings; open no file.
 
         Raises:
-            ConfigError: a setting by which nothing would be found, or rows be misread.
+            ConfigError: a duration is negative, or a time zone or column type is unknown.
         """
         if fault := next(self._faults(), ""):
             raise ConfigError(f"collector.options.{fault}")
@@ -97,7 +97,7 @@ class FilesCollector:
         self._sweep = FileSweep(Path(self.url), self._ledger, rules, utc_now)
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """Continue the sweep; return the newest one whose files were all taken or reported."""
+        """Continue the sweep; return the newest sweep whose files were all taken or reported."""
         try:
             looked = self._sweep.advance()
         except SluiceError as error:
@@ -112,21 +112,21 @@ class FilesCollector:
 
     @property
     def rests_on(self) -> str:
-        """On nothing else: the ledger is its own."""
+        """Return an empty text: it depends on nothing else."""
         return ""
 
     def address(self) -> tuple[str, int]:
-        """No server."""
+        """Return a placeholder: there is no server."""
         return ("localhost", 1)
 
     def captures(self) -> CaptureScope:
-        """Every log."""
+        """Every log is captured."""
         return CaptureScope(lambda shard: True, text="every log", said_by="the folder")
 
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
-        """Report files that wait, and files outside the layout; its source says the rest."""
+        """Report incomplete files, and files outside the layout; the source reports the rest."""
         where, found = f"collector:{settings.name}", list[Finding]()
         if not (state := self.state()).running:
             found.append(Finding(WARN, state.state, where, state.description, "see what it says"))
@@ -141,10 +141,10 @@ class FilesCollector:
         return CollectorExamination(tuple(found))
 
     def registration(self, scope: CollectionScope) -> None:
-        """It runs here."""
+        """Return None: the collector runs in Sluice, so no server registers it."""
 
     def state(self) -> CollectorState:
-        """Whether the last sweep succeeded, in any process, and no file delays all others."""
+        """``running`` if the last sweep of any process succeeded and no file is overdue."""
         if why := self._problem or self._ledger.problem():
             return CollectorState("failed", why)
         if since := self._sweep.stopped_since:
@@ -160,7 +160,7 @@ class FilesCollector:
         return RUNNING
 
     def _ail(self, why: str) -> None:
-        """Report it to other callers, too, with its time; the ledger itself may be broken."""
+        """Record *why* with its time, in the ledger too, unless the ledger itself is broken."""
         self._problem = why
         with suppress(SluiceError):
             if why:
@@ -169,12 +169,12 @@ class FilesCollector:
                 self._ledger.ail("")
 
     def close(self) -> None:
-        """Let others sweep."""
+        """Release the sweep to other processes."""
         self._sweep.close()
         self._ledger.close()
 
     def _faults(self) -> Iterator[str]:
-        """Each after its option's name."""
+        """Yield each invalid option, as ``option: problem``."""
         try:
             ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -190,7 +190,7 @@ class FilesCollector:
 
 
 def utc_now() -> datetime:
-    """Return the time by this machine."""
+    """Return the time of this machine."""
     return datetime.now(UTC)
 
 

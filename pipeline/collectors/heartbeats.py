@@ -1,37 +1,36 @@
-"""Proves from heartbeats how far a collector that reports no offset, such as Canal, has come.
+"""Proves from heartbeats how far a collector without offsets, such as Canal, has sent the log.
 
 Only the source and the topics are queried. Heartbeats are rows of the source log and arrive
 like all others. What their arrival proves about earlier rows depends on a guarantee of the
 producer, which the config must name (`promise`).
 
 First the end of the source log is noted, then the highest committed heartbeat number n.
-Heartbeat n + 1 may already be logged without being visible. The one after it cannot be, because
-it waits for that row. So once two heartbeats above n have arrived, everything before the noted
-end was sent before the second. The arrival of n + 2 alone is not enough. After a restore, or a
-failover to a server that is missing some heartbeats, numbers jump. Some numbers above n may
-then belong to the previous log. So on a new server nothing is awaited until its own number has
-risen; numbers of the previous log are below it.
+Heartbeat n + 1 may already be logged without being visible. Heartbeat n + 2 cannot be, because
+it is written only when n + 1 is visible. So once two heartbeats above n have arrived, everything
+before the noted end was sent before the second. The arrival of n + 2 alone is not enough. After a
+restore, or a failover to a server that is missing some heartbeats, numbers jump. Some numbers
+above n may then belong to the previous log. So on a new server nothing is awaited until its own
+number has risen; numbers of the previous log are below it.
 
 Whether rows that were sent earlier have also arrived cannot be observed, and follows from the
 guarantee:
 
-* ORDERED: everything goes through one partition, in the order of the log. Then it has arrived.
-* BATCHES: several partitions, one batch at a time. A batch is read whole from the log before
-  any of it is sent, and acknowledged whole before the next is read. A heartbeat proves nothing
-  about its own batch. A heartbeat that was committed after that one arrived is in a later
-  batch. So two heartbeats are awaited, the second written after the first was seen. A failed
-  batch is read again and may then hold more. So the second is awaited again where the numbers
-  between do not rise one by one.
+* ORDERED: everything goes through one partition, in the order of the log. So it has arrived.
+* BATCHES: several partitions, one batch at a time. A whole batch is read from the log before
+  any of it is sent, and the whole batch is acknowledged before the next is read. A heartbeat
+  proves nothing about its own batch. A heartbeat that was committed after that one arrived is in
+  a later batch. So two heartbeats are awaited, and the second must be written after the first was
+  seen. A failed batch is read again and may then have more rows. So the second is awaited again if
+  the numbers between do not rise one by one.
 
 A number that falls means that the source log is being redelivered. Nothing is acknowledged
 until the numbers have recovered, because an older row may have replaced a newer one.
 
-The first look reads backward from the partition ends until it finds a heartbeat. Later looks
-continue there, so that none is skipped. Rows of a snapshot or replay are no heartbeats: they
-show how far the server was when they were read, and nothing about the log in transit.
+The first read goes backward from the partition ends until it finds a heartbeat. Later reads
+continue there, so that none is skipped. Rows of a snapshot or replay do not count as heartbeats.
+They show the server's state when they were read, and nothing about the log in transit.
 
-Cannot detect: a guarantee that is broken, such as a message that was dropped and not sent
-again.
+Cannot detect: a broken guarantee, such as a message that was dropped and not sent again.
 """
 
 import re
@@ -62,18 +61,18 @@ from pipeline.settings import SourceSettings
 from pipeline.transports.topics import spell_topic
 from pipeline.transports.transport import OffsetRange, ReadBounds
 
-MOST = 600  # ends that wait: beyond that fewer are noted, and none is forgotten
+MOST = 600  # ends that may wait; further ones are not noted until some are proven
 
 
 class SendingPromise(StrEnum):
-    """What the producer promises of the order in which messages arrive."""
+    """The guarantee of the producer about the order in which messages arrive."""
 
     ORDERED = "ordered"
     BATCHES = "batches"
 
     @property
     def words(self) -> str:
-        """For people, as part of a sentence."""
+        """The guarantee as part of a sentence, for messages."""
         return _WORDS[self]
 
 
@@ -87,7 +86,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class NotedEnd:
-    """Where a log ended, and the highest heartbeat that was committed once that was noted."""
+    """The end of a log, and the highest committed heartbeat number, read after that."""
 
     head: Head
     number: int
@@ -95,9 +94,9 @@ class NotedEnd:
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """An end that waits for two heartbeats above ``above``, and ``more`` times again.
+    """An end that waits for two heartbeats above ``above``, then ``more`` times for two others.
 
-    ``above`` stays empty until the next end is noted; ``first`` is the one that came of the two.
+    ``above`` is None until a later end is noted; ``first`` is the first of the two, if it arrived.
     """
 
     end: NotedEnd
@@ -106,15 +105,18 @@ class _Awaited:
     first: int | None = None
 
     def after(self, number: int, first: int | None) -> "_Awaited":
-        """Waiting for two above *number*, which is committed; *first* of them came before."""
+        """Wait for two above *number*, which is committed, if ``above`` is not set yet.
+
+        *first* is one of them if it has already arrived.
+        """
         return self if self.above is not None else replace(self, above=number, first=first)
 
     def anew(self, more: int) -> "_Awaited":
-        """For two above what is committed by the next look."""
+        """Wait for two heartbeats above the number that is committed when the next end is noted."""
         return _Awaited(self.end, None, more)
 
     def seeing(self, number: int) -> "_Awaited | None":
-        """With one more that came; None once it is proven."""
+        """The state after heartbeat *number* arrived; None if the end is proven."""
         if self.above is None or number <= (self.above if self.first is None else self.first):
             return self
         if self.first is None:
@@ -124,7 +126,7 @@ class _Awaited:
 
 @dataclass(eq=False)
 class HeartbeatEvidence:
-    """What is known of one source: ends that wait, and the newest one that is proven."""
+    """The evidence for one source: ends that wait, and the newest end that is proven."""
 
     promise: SendingPromise
     highest: int = -1
@@ -135,7 +137,7 @@ class HeartbeatEvidence:
     _newest: NotedEnd | None = None
 
     def learn(self, end: NotedEnd, came: Sequence[int]) -> None:
-        """Take in an *end*, and the numbers that *came* since the last one, looked for after it."""
+        """Add an *end*, and the numbers that *came* since the last call, read after the end."""
         if self._is_of_another_log(end):
             self._waiting.clear()
             self._proven, self._begun = None, end
@@ -153,7 +155,7 @@ class HeartbeatEvidence:
             self._judge(came)
 
     def acknowledged(self, source: str) -> Acknowledged | Missing:
-        """Up to where all of *source*'s log has arrived."""
+        """The position up to which the log of *source* has arrived."""
         if self._last is None:
             return Missing(f"no heartbeat of source {source} has come through its topics yet")
         if self._last < self.highest:
@@ -166,19 +168,19 @@ class HeartbeatEvidence:
         return Acknowledged(self._proven.head.position)
 
     def _is_of_another_log(self, end: NotedEnd) -> bool:
-        """Whether the server is another one, or was restored: nothing of it is known."""
+        """Whether the server is another one, or was restored, so earlier evidence is invalid."""
         before = self._newest
         if before is None or end.head.identity != before.head.identity:
             return True
         return end.number < before.number
 
     def _is_onward(self, came: Sequence[int]) -> bool:
-        """Whether each is the one after the one before: else some may have been taken twice."""
+        """Whether numbers rise one by one; otherwise a batch may have been read twice."""
         before = came[0] - 1 if self._last is None else self._last
         return all(one + 1 == after for one, after in pairwise((before, *came)))
 
     def _wait_anew(self) -> None:
-        """By batches, for the second heartbeat: the first batch may have been taken again."""
+        """With BATCHES, await the second heartbeat again: the first batch may have been reread."""
         if self.promise is SendingPromise.BATCHES:
             self._waiting = deque(w if w.more else w.anew(0) for w in self._waiting)
 
@@ -195,8 +197,8 @@ class HeartbeatEvidence:
         self._waiting = left
 
 
-FIRST, WIDER, MOST_READ = 64, 8, 200_000  # records looked at in one partition, from its end
-QUIET = 30  # looks without a heartbeat, after which they are looked for in other partitions
+FIRST, WIDER, MOST_READ = 64, 8, 200_000  # records: first step, its growth, most per partition
+QUIET = 30  # reads without a heartbeat, after which other partitions are searched
 PATIENCE = timedelta(seconds=2)
 COLUMNS = ("message", "shard", "after", "snapshot", "origin")
 Spans = Mapping[TopicPartition, tuple[int, int]]
@@ -205,7 +207,10 @@ Numbers = Mapping[TopicPartition, Sequence[int]]
 
 @dataclass(eq=False)
 class HeartbeatTail:
-    """The heartbeats of one stream; ``_read_to`` is how far partitions are read that have any."""
+    """Reads the heartbeats of one stream.
+
+    ``_read_to`` is the end offset of the last read in each partition that has heartbeats.
+    """
 
     stream: CollectedStream
     _read_to: dict[TopicPartition, int] = field(default_factory=dict)
@@ -213,7 +218,7 @@ class HeartbeatTail:
     _quiet: int = 0
 
     def partitions(self) -> int:
-        """How many hold anything, or have held: a table that rests has its partition all the same.
+        """Number of partitions that have, or had, records: a table without changes has one too.
 
         Raises:
             UnreachableError: topics do not answer.
@@ -222,7 +227,7 @@ class HeartbeatTail:
         return sum(end.offset > 0 for end in ends.values())
 
     def came(self) -> tuple[int, ...]:
-        """Return heartbeat numbers that arrived since the last look; none if none is near the end.
+        """Return heartbeat numbers that arrived since the last call; none if none is near the end.
 
         Those of one partition have its order. Those of several partitions ascend.
 
@@ -246,24 +251,24 @@ class HeartbeatTail:
         return numbers if len(found) < 2 else tuple(sorted(numbers))
 
     def _on(self, at: TopicPartition, spans: Spans) -> bool:
-        """Whether it is read on where the last look ended."""
+        """Whether the partition can be read from where the last read ended."""
         first, end = spans[at]
         return first <= self._read_to.get(at, -1) <= end <= self._read_to[at] + MOST_READ
 
     def _moved(self, spans: Spans, known: Spans) -> Numbers:
-        """Newer ones in partitions that had none: topics may have got more of them."""
+        """Newer heartbeats in partitions that had none; topics may have got more partitions."""
         others = self._found({at: span for at, span in spans.items() if at not in known})
         return {at: numbers for at, numbers in others.items() if max(numbers) > self._highest}
 
     def _spans(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Where the partitions begin and end."""
+        """First and end offset of each partition."""
         transport = self.stream.transport
         topics = self.stream.named()
         firsts, ends = transport.beginnings(topics), transport.ends(topics)
         return {at: (firsts[at].offset, end.offset) for at, end in ends.items() if at in firsts}
 
     def _found(self, spans: Spans) -> Numbers:
-        """In the first step back that has any."""
+        """Search backward from the ends in growing steps; return heartbeats of the first hit."""
         step, until = FIRST, {at: end for at, (first, end) in spans.items() if first < end}
         while until:
             steps = {at: (max(spans[at][0], end - step), end) for at, end in until.items()}
@@ -308,20 +313,21 @@ def _ranges(spans: Spans) -> list[OffsetRange]:
 
 
 def _likely(raw: pa.RecordBatch, heartbeat: str) -> pa.BooleanArray:
-    """Messages that name the heartbeat's table: no other is looked into."""
+    """Which messages contain the name of the heartbeat table; only those are decoded."""
     relation = heartbeat.rpartition(".")[2]
     values = pc.fill_null(pc.match_substring(raw["value"], relation), False)
     return pc.or_(values, pc.match_substring(raw["topic"], spell_topic(relation)))
 
 
-BEHIND = 60  # heartbeats, one a second, after which it is said to be silent
+BEHIND = 60  # heartbeats, one a second, after which the state is `silent`
 
 
 @dataclass(eq=False)
 class HeartbeatCollector:
-    """``promise``: what the producer promises of the order in which its messages arrive.
+    """A collector without a status to query, such as Canal.
 
-    ``tables``: a regular expression on the whole names of those that it sends, as it is set there.
+    ``promise`` is the producer's guarantee about the order in which messages arrive.  ``tables`` is
+    a regular expression for the whole names of the tables that it sends, as set in the producer.
     """
 
     usual_kind: ClassVar[str] = ""
@@ -334,7 +340,7 @@ class HeartbeatCollector:
     _end: NotedEnd | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Reject invalid regular expressions; no server is asked yet."""
+        """Reject an invalid regular expression; send no request."""
         try:
             re.compile(self.tables)
         except re.error as error:
@@ -345,11 +351,11 @@ class HeartbeatCollector:
 
     @property
     def rests_on(self) -> str:
-        """The promise."""
+        """The guarantee on which the acknowledgement depends."""
         return f"arrived heartbeats, if {self.promise.words}"
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """Where the log ended before a heartbeat that has come through; asked in that order."""
+        """The newest proven end; the end, the committed heartbeat and topics are read in order."""
         name = self.stream.source.name
         try:
             head = self.stream.server.head()
@@ -362,7 +368,7 @@ class HeartbeatCollector:
         return self._evidence.acknowledged(name)
 
     def address(self) -> tuple[str, int]:
-        """The server of the config: whom it really reads is not known here."""
+        """The server in the config; the server that the collector reads is unknown."""
         return self.stream.source.host, self.stream.source.port
 
     def captures(self) -> CaptureScope:
@@ -374,7 +380,7 @@ class HeartbeatCollector:
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
-        """Report the promise, and refuse partitions that it does not cover."""
+        """Report the guarantee, and reject topics with more partitions than it covers."""
         where = f"collector:{settings.name}"
         what = f"it has no status to query; what has arrived is known from {self.rests_on}"
         fix = "check this in its configuration, because Sluice cannot verify it"
@@ -385,10 +391,10 @@ class HeartbeatCollector:
         return CollectorExamination(tuple(found))
 
     def registration(self, scope: CollectionScope) -> None:
-        """It is set up elsewhere."""
+        """Return None: Sluice does not register such collectors."""
 
     def state(self) -> CollectorState:
-        """The state by the heartbeats of the last look."""
+        """The state derived from the heartbeats of the last read."""
         if self._end is None:
             return CollectorState("running")
         newest, highest = self._end.number, self._evidence.highest
@@ -398,12 +404,12 @@ class HeartbeatCollector:
         return CollectorState("running")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self.stream.server.close()
         self.stream.transport.close()
 
     def _scattered(self) -> str:
-        """Why the promise does not apply here; empty if it does."""
+        """Why the guarantee does not hold for these partitions; empty if it may."""
         if self.promise is not SendingPromise.ORDERED or (count := self._tail.partitions()) < 2:
             return ""
         name = self.stream.source.name

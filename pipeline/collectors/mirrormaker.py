@@ -1,13 +1,13 @@
-"""Determines what a collector acknowledged and MirrorMaker 2 has also replicated.
+"""Determines which position a collector acknowledged and MirrorMaker 2 has also replicated.
 
-It asks in the order of the proof: how far MirrorMaker has come, what the collector has
-acknowledged, then the end offsets of the cluster that the collector writes to. An acknowledged
-position counts once MirrorMaker has handed over everything below ends that were listed after
-it. This must hold for every partition, because one partition says nothing about another. The
-ends of our own cluster, listed after that, include these records.
+It queries in the order of the proof: MirrorMaker's offsets, the collector's acknowledged
+position, then the end offsets of the cluster that the collector writes to. An acknowledged
+position counts once MirrorMaker has replicated everything below ends that were listed after it.
+This must hold for every partition, because one partition says nothing about another. The ends of
+our own cluster, listed after that, include these records.
 
-Cannot detect: records that MirrorMaker left out (a filter, a transform), or skipped while this
-service was not looking.
+Cannot detect: records that MirrorMaker omitted (a filter, a transform), or skipped while this
+service was not running.
 """
 
 import re
@@ -27,9 +27,10 @@ Ends = Mapping[TopicPartition, PartitionEnd]
 
 
 def behind_mirror(source: SourceSettings, collector: Collector, topics: str) -> "Mirrored | None":
-    """Return *collector* as seen behind the mirror of *source*; None if it has no mirror.
+    """Return *collector* with MirrorMaker's progress included; None if *source* is not mirrored.
 
-    *topics* matches the whole names of all its topics as they are called here.
+    *topics* is a regular expression for the whole names of its topics in the cluster that Sluice
+    reads.
     """
     between = source.mirrored
     if between is None:
@@ -45,7 +46,7 @@ def behind_mirror(source: SourceSettings, collector: Collector, topics: str) -> 
 
 
 def upstream_of(between: MirrorSettings) -> Transport:
-    """A client of the cluster that the collector writes to."""
+    """Return a client of the cluster that the collector writes to."""
     return KafkaTransport(between.kafka, between.kafka_security, timedelta(seconds=5))
 
 
@@ -57,7 +58,7 @@ class ListedAfter:
     ends: Ends
 
     def behind(self, carried: Mapping[TopicPartition, int]) -> tuple[TopicPartition, ...]:
-        """Partitions with records below the ends that are not copied yet."""
+        """Partitions with records below the ends that are not replicated yet."""
         return tuple(
             at
             for at, end in self.ends.items()
@@ -67,7 +68,7 @@ class ListedAfter:
 
 @dataclass(eq=False)
 class Mirrored:
-    """Replaces the collector where its acknowledgement must hold for the topics read here."""
+    """A collector whose acknowledgement must hold for the replicated topics that Sluice reads."""
 
     source: SourceSettings
     collector: Collector
@@ -81,10 +82,10 @@ class Mirrored:
     _broken: str = ""
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """The newest position that is known to have arrived here.
+        """The newest position whose records are known to have arrived in the cluster read.
 
         Raises:
-            UnreachableError: one of the three does not answer: nothing new is known.
+            UnreachableError: MirrorMaker, the collector or the cluster does not answer.
         """
         carried = self.mirror.carried()
         said = self.collector.acknowledged()
@@ -92,7 +93,7 @@ class Mirrored:
             return said
         self._forget_other_log(said)
         if said.snapshot:
-            return said  # it proves nothing anywhere
+            return said  # during a snapshot it proves nothing
         names = self._names()
         if not names:
             return Missing(f"source {self.source.name} has no topic where its collector writes")
@@ -107,7 +108,7 @@ class Mirrored:
         return self._proven
 
     def _advance(self, new: ListedAfter, carried: Mapping[TopicPartition, int]) -> None:
-        """Take over what is proven now; else let *new* wait, unless an older one does."""
+        """Store the position that is proven now; keep *new* waiting unless an older one waits."""
         if not new.behind(carried):
             self._proven, self._waiting = new.acknowledged, None
         elif self._waiting is None:
@@ -116,7 +117,7 @@ class Mirrored:
             self._proven, self._waiting = self._waiting.acknowledged, new
 
     def _forget_other_log(self, said: Acknowledged) -> None:
-        """A position that goes back is one of another log: older ones prove nothing about it."""
+        """Discard positions if *said* is lower than one: it belongs to another log."""
         known = [one for one in (self._proven, self._waiting and self._waiting.acknowledged) if one]
         if said.snapshot or any(
             locate_position(said.position) < locate_position(one.position) for one in known
@@ -124,7 +125,7 @@ class Mirrored:
             self._proven = self._waiting = None
 
     def _names(self) -> dict[str, str]:
-        """The source's topics as they are called there, with their ids."""
+        """The source's topics by their names in the collector's cluster, with their ids."""
         before = f"{self.alias}." if self.alias else ""
         every = self.upstream.topics(".*")
         return {n: i for n, i in every.items() if re.fullmatch(self.topics, before + n)}
@@ -132,7 +133,7 @@ class Mirrored:
     def _examine(
         self, names: Mapping[str, str], ends: Ends, carried: Mapping[TopicPartition, int]
     ) -> None:
-        """Stop believing the mirror for good once it cannot have carried over everything."""
+        """Mark the mirror as broken for good if it cannot have replicated every record."""
         renewed = [n for n, known in names.items() if self._ids.setdefault(n, known) != known]
         if renewed:
             self._broken = f"topic {renewed[0]} was created again where the collector writes"

@@ -1,1 +1,1 @@
-"""Rows of mirrors sent on to other stores; a file here is a kind of copy, by its name."""
+"""Copies of mirrors in other stores; each kind of copy has a module of its name."""

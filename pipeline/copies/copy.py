@@ -1,9 +1,9 @@
 """Defines the copy protocol: what a store must do to receive the rows of mirrors.
 
-A copy stores its own position, beside its rows. The position moves with the rows in one step,
-or after them. So after a crash the next process begins at that position and writes the same
-rows again. This changes nothing: each row carries its rank, and an older row never replaces a
-newer one.
+A copy stores its own position, next to its rows. The position moves in one step with the rows,
+or after them. So after a crash the next process starts at that position and writes the same
+rows again. This changes nothing: each row has a rank, and an older row never replaces a newer
+one.
 
 `CopyPosition` is the version of the mirror that a copy holds, as the copy itself reports it.
 """
@@ -21,11 +21,12 @@ from pipeline.minute_counts import MinuteCounts
 
 @dataclass(frozen=True, slots=True)
 class CopyPosition:
-    """All rows of ``mirror``, a table's id, as of ``version``; ``entry`` is its digest.
+    """The copy holds all rows of ``version`` of ``mirror`` (a table's id).
 
-    ``batch`` is the one that this version is applied through.  ``load`` counts how often the copy
-    has been loaded whole.  While that goes on, ``parts`` of the version are in; None afterwards.
-    ``load_id`` is random for each load; it is empty if an earlier version of Sluice began the load.
+    ``entry`` is the digest of that version's log entry; ``batch`` is the last batch applied in it.
+    ``load`` counts the full loads of the copy, the running one included.  During a load, ``parts``
+    is the number of parts written so far; afterwards it is None.  ``load_id`` is random for each
+    load, and empty if an earlier version of Sluice began the load.
     """
 
     mirror: str
@@ -38,15 +39,15 @@ class CopyPosition:
 
     @property
     def lineage(self) -> str:
-        """Identify the load of the mirror that all rows of the copy descend from.
+        """Id of the load that all rows of the copy come from: the mirror's id and the load's.
 
-        It is the id of the mirror alone if the load has no id.
+        If the load has no id, it is the mirror's id.
         """
         return f"{self.mirror}:{self.load_id}" if self.load_id else self.mirror
 
     @property
     def whole(self) -> bool:
-        """Whether nothing of that version is lacking."""
+        """Whether the copy has all rows of the version: no load is running."""
         return self.parts is None
 
 
@@ -56,9 +57,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTable:
-    """A mirror's columns, without ``_sluice``, and those that identify a row.
+    """A mirror's columns, without ``_sluice``; ``key`` names those that identify a row.
 
-    ``sharded``: rows of two shards may have one key, so source and shard belong to it.
+    ``sharded``: rows of two shards may have the same key, so source and shard are part of it.
     """
 
     name: str
@@ -69,7 +70,7 @@ class CopiedTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedRows:
-    """Rows, or keys of rows, and in their order whose they are and what decides over them."""
+    """Rows, or keys of rows; ``owned`` has their owners and ranks, in the same order."""
 
     rows: pa.Table
     owned: "RowOrigins"
@@ -77,10 +78,10 @@ class RankedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopyStep:
-    """From one position of a table's copy to another: rows that came, and rows that went.
+    """The step of a table's copy from position ``was`` to ``now``.
 
-    A key may stand in both: then its row was rewritten, and stays.  What came in parts is read
-    while it is written.  ``was`` is missing where nothing was there.
+    ``came`` are rows to write, ``went`` keys of rows to remove.  A key in both was rewritten: its
+    row remains.  Both are read while they are written.  ``was`` is None if there was no copy.
     """
 
     was: CopyPosition | None
@@ -90,19 +91,19 @@ class CopyStep:
 
     @property
     def sweeps(self) -> bool:
-        """Whether it ends a load: rows that only earlier ones brought are then to go."""
+        """Whether it ends a load, so rows that only earlier loads wrote must be removed."""
         return self.now.whole and self.was is not None and not self.was.whole
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedVersion:
-    """A version of its mirror that a copy has come to hold.
+    """A version of its mirror that a copy has reached, by following its commit or by a load.
 
-    It has followed the commit of it, which was made ``at``. None: all rows of the version were
-    loaded, and if ``swept``, those that only earlier loads had brought were removed.  ``changed``
-    are the rows that the commit changes, as its merge counted them, and ``taken`` those that the
-    copy took over, as the copy counted them; None if that is unknown.
-    ``lineage`` is that of the position that the copy is at.
+    ``at`` is the time of the commit; None means that all rows of the version were loaded.  If
+    ``swept``, the load also removed rows that only earlier loads had written.  ``changed`` are the
+    rows that the commit changes, as its merge counted them.  ``taken`` are those that the copy
+    wrote or removed, as it counted them.  Both are None if unknown.  ``lineage`` is that of the
+    copy's position.
     """
 
     version: int
@@ -114,79 +115,79 @@ class CopiedVersion:
 
     @classmethod
     def loaded(cls, at: CopyPosition) -> "CopiedVersion":
-        """The version of a load that has ended *at* this position."""
+        """The version of a load that has ended; *at* is the copy's position."""
         return cls(at.version, swept=at.load > 1, lineage=at.lineage)
 
 
 class CopyTarget(Protocol):
-    """An open copy; one thread at a time.
+    """A client of one copy, for one thread at a time.
 
     Each method may raise ``UnreachableError``: the outcome is unknown until the position is read.
     """
 
     def positions(self) -> Mapping[str, CopyPosition]:
-        """Where each table stands that is here.
+        """The stored position of each table that the copy has.
 
         Raises:
-            HeldError: ``copy_taken``, another lake's copy stands here.
+            HeldError: ``copy_taken``, the store holds another lake's copy.
         """
         ...
 
     def shaped(self, table: CopiedTable) -> None:
-        """Make place for the table's rows; missing columns are added.
+        """Prepare the store for the table's rows; add missing columns.
 
         Raises:
-            HeldError: what is there cannot become that; says what solves it.
+            HeldError: the existing table cannot hold them; the message has the fix.
         """
         ...
 
     def write(self, table: CopiedTable, step: CopyStep) -> int | None:
-        """Put in what came, then take out what went, and stand at ``step.now``.
+        """Write ``step.came``, then remove ``step.went``, then set the position to ``step.now``.
 
-        Returns how many of the rows that went have no row in the copy afterwards, also if
-        another client took it out; None if that is not counted.
+        Returns how many of ``step.went`` have no row in the copy afterwards, even if another client
+        removed it; None if that is not counted.
 
-        A row takes the place of one with its key unless that is of the same source and of a higher
-        rank; one that went is taken out only if it is of a lower one, or its own, and was not
-        written by the same step.  Rows of an earlier load are below all others.
+        A new row replaces the row with its key, unless that row has the same source and a higher
+        rank.  A row is removed only if it has the same source, its rank is not higher, and this
+        step did not write it.  Rows of an earlier load rank below all others.
 
-        The step of a commit that was not counted is repeated, from ``step.now`` to the same.
+        The step of a commit that was not counted is repeated, with equal ``was`` and ``now``.
 
         Raises:
-            LostRaceError: the table does not stand at ``step.was``: somebody else has moved it.
-            HeldError: ``copy_written``, rows that came found newer ones of somebody else's; or a
-                value cannot be kept there.
+            LostRaceError: the position is not ``step.was``, because another process has moved it.
+            HeldError: ``copy_written``, a row was not written because another client wrote a newer
+                one; or the store cannot hold a value.
         """
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         ...
 
 
 class Copy(Protocol):
-    """A store that rows are sent on to.  Its settings are the fields of its class.
+    """A store that receives a mirror's rows; its settings are the fields of its class.
 
     ``repr=False`` marks secrets.
     """
 
     @property
     def place(self) -> str:
-        """Where it writes, without secrets: two copies of one place would write over each other."""
+        """Where it writes, without secrets; two copies of one place would overwrite each other."""
         ...
 
     def opened(self, owner: str) -> CopyTarget:
-        """A client; it connects later.  *owner* names the lake whose copy it is."""
+        """Return a client, which connects at its first request; *owner* names the copied lake."""
         ...
 
 
 def known_copies() -> tuple[str, ...]:
-    """Kinds of copies there are, sorted."""
+    """Names of all kinds of copies, sorted."""
     return plugins.list_keys(copies, "COPY")
 
 
 def find_copy(name: str) -> type[Copy]:
-    """The class of that kind.
+    """The copy class of the kind *name*.
 
     Raises:
         ConfigError: the kind is unknown.

@@ -1,8 +1,8 @@
-"""Copies in Postgres: a table each, in the mirror's types; rows and position in one transaction.
+"""Copies to Postgres: a table for each mirror; rows and position change in one transaction.
 
-``shop.orders`` becomes table ``orders`` of schema ``shop``.  Beside its own columns each row has
-its source and shard, its rank behind the number of its load (arrays compare left to right), and
-the mirror's version that wrote it.  Where each table stands is in ``sluice.copies``.
+``shop.orders`` becomes table ``orders`` of schema ``shop``.  Each row has its columns, its source
+and shard, and the mirror's version that wrote it.  It also has an array of the number of its load
+and its rank; arrays compare from left to right.  ``sluice.copies`` has each table's position.
 """
 
 import io
@@ -39,9 +39,9 @@ TYPES: Mapping[pa.DataType, str] = {
     pa.string(): "text",
     pa.binary(): "bytea",
 }
-LONGEST = 63  # bytes of a name; Postgres cuts off the rest without a word
+LONGEST = 63  # bytes of a name; Postgres silently truncates longer ones
 MOST_COLUMNS = 1_500
-BLACK_HOLE: Mapping[str, Any] = {  # a server that went without a word is given up within 30 s
+BLACK_HOLE: Mapping[str, Any] = {  # a silent server fails within 30 s
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -80,9 +80,9 @@ WHERE indrelid = to_regclass(%s) AND indisprimary
 
 @dataclass(frozen=True, slots=True)
 class PostgresCopy(TlsSettings):
-    """One database; its user makes schemas and tables there.
+    """One database, in which its user makes schemas and tables.
 
-    ``patience`` is the time limit of one answer, so of one statement that writes a whole part.
+    ``patience`` is the time limit of one statement; one statement may write a whole part.
     """
 
     host: str
@@ -108,14 +108,14 @@ class PostgresCopy(TlsSettings):
 
 @dataclass(eq=False)
 class PostgresTarget:
-    """A connection; one that failed is dropped, and the next question dials again."""
+    """A client with one connection; after a failure the next request connects again."""
 
     settings: PostgresCopy
     owner: str
     _connection: Any = field(default=None, repr=False)
 
     def positions(self) -> Mapping[str, CopyPosition]:
-        """By the table of positions, if that is there."""
+        """Read ``sluice.copies``; empty if it does not exist."""
         with self._translated(""):
             link = self._open()
             if link.execute("SELECT to_regclass('sluice.copies')").fetchone()[0] is None:
@@ -128,7 +128,7 @@ class PostgresTarget:
         return {one[0]: _position(one, files) for one in rows}
 
     def shaped(self, table: CopiedTable) -> None:
-        """Make the table, or add its missing columns; types are never changed."""
+        """Create the table, or add missing columns; types are never changed."""
         wanted = self._wanted(table)
         with self._translated(table.name):
             link, place = self._open(), _place(table.name)
@@ -149,7 +149,7 @@ class PostgresTarget:
                 )
 
     def write(self, table: CopiedTable, step: CopyStep) -> int:
-        """In one transaction, behind a lock that no other writer of this table has."""
+        """Write in one transaction, with an advisory lock on this table."""
         with self._translated(table.name):
             link = self._open()
             self._make_positions()
@@ -170,7 +170,7 @@ class PostgresTarget:
             connection.pgconn.finish()  # close() would wait for a server that may be gone
 
     def _put(self, table: CopiedTable, step: CopyStep) -> None:
-        """Upsert, where nothing of the same source is newer; all of them must be able to."""
+        """Upsert the rows that came; raise if a newer row of the same source blocks one."""
         if not (count := self._stage(table, step, step.came, [*table.columns.names, *OWN])):
             return
         names, key = [*table.columns.names, *OWN], _key(table)
@@ -197,9 +197,9 @@ class PostgresTarget:
             raise HeldError("copy_written", detail)
 
     def take_rows(self, table: CopiedTable, step: CopyStep) -> int:
-        """Delete what went, unless this step wrote it, or it is of another source or newer.
+        """Delete the rows that went, except newer ones, other sources' and those of this step.
 
-        Returns how many of the rows that went are not there.
+        Returns how many of the keys that went have no row in the table.
         """
         key = _key(table)
         if not self._stage(table, step, step.went, [*dict.fromkeys((*table.key, *OWN))]):
@@ -226,7 +226,7 @@ class PostgresTarget:
     def _stage(
         self, table: CopiedTable, step: CopyStep, rows: Iterable[RankedRows], names: list[str]
     ) -> int:
-        """Put *rows* into a table that ends with the transaction; how many there are."""
+        """Write *rows* to a temporary table that ends with the transaction; return their number."""
         link, every = self._open(), ", ".join(map(quote_for_display, names))
         link.execute("DROP TABLE IF EXISTS staged")
         count = 0
@@ -249,7 +249,7 @@ class PostgresTarget:
             link.execute(ADD_LOAD_ID)
 
     def _make_schema(self, name: str) -> None:
-        """Unless it is there: then a right to make schemas is not needed."""
+        """Create the schema only if it is missing: an existing one needs no right to create it."""
         asked = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
         if self._open().execute(asked, (name,)).fetchone() is None:
             self._open().execute(_raw(f"CREATE SCHEMA IF NOT EXISTS {quote_for_display(name)}"))
@@ -339,11 +339,11 @@ class PostgresTarget:
         try:
             yield
         except SluiceError:
-            self.close()  # what it was in the middle of is undone
+            self.close()  # this rolls back an open transaction
             raise
         except (psycopg.Error, OSError, UnicodeError) as error:
             self.close()
-            raise self._said(error, table) from None  # the server's words hold values of rows
+            raise self._said(error, table) from None  # the server's text may hold values of rows
 
     def _said(self, error: Exception, table: str) -> SluiceError:
         state = getattr(error, "sqlstate", None) or ""
@@ -361,7 +361,7 @@ class PostgresTarget:
 
 
 def _position(row: Sequence[Any], files: Mapping[str, int | None]) -> CopyPosition:
-    """A line of positions; it counts as empty where its table is in another file by now.
+    """The position in a row of ``sluice.copies``; without a mirror if the table's file changed.
 
     A table that is dropped, emptied or rewritten (VACUUM FULL) gets another file.
     """
@@ -384,18 +384,18 @@ def _key(table: CopiedTable) -> tuple[str, ...]:
 
 
 def _place(table: str) -> str:
-    """The table in a statement: its database's name is that of the schema."""
+    """The quoted name of the table; the part before the dot is the schema."""
     schema, _, name = table.partition(".")
     return f"{quote_for_display(schema)}.{quote_for_display(name)}"
 
 
 def _raw(statement: str) -> bytes:
-    """A statement without arguments: of bytes no sign is read as a place for one."""
+    """A statement without arguments, as bytes, so psycopg reads no ``%`` as a placeholder."""
     return statement.encode()
 
 
 def _texts(some: RankedRows, now: CopyPosition) -> pa.Table:
-    """The rows with ours beside them, as COPY reads them."""
+    """The rows with the columns ``OWN``, as texts that COPY reads."""
     rows = some.rows
     for number, one in enumerate(rows.schema):
         if pa.types.is_binary(one.type):
@@ -415,7 +415,7 @@ def _texts(some: RankedRows, now: CopyPosition) -> pa.Table:
 
 
 def _csv(rows: pa.Table) -> bytes:
-    """Quoted, but for what is NULL."""
+    """The rows as CSV; every value is quoted, and NULL is empty."""
     made = io.BytesIO()
     options = pcsv.WriteOptions(include_header=False, quoting_style="all_valid")
     pcsv.write_csv(rows, made, options)

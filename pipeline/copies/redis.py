@@ -1,10 +1,12 @@
-"""Copies in Redis: a hash for each row, of canonical texts; the position moves after the rows.
+"""Copies to Redis: a hash of canonical texts for each row; the position moves after the rows.
 
-A row of ``shop.orders`` with key 7 is the hash ``sluice:shop.orders:7``; a column that is NULL is
-no field of it.  Beside its columns are its source and shard, its rank behind the number of its
-load, in digits of one width (Lua compares texts), and the mirror's version that wrote it.  Scripts
-compare and write some hundred rows at a time, each only while its table stands where the step
-began: so a step that was cut off is done again, and one that was overtaken does nothing.
+A row of ``shop.orders`` with key 7 is the hash ``sluice:shop.orders:7``.  Columns that are NULL
+have no field.  Each hash also has its source and shard, and the mirror's version that wrote it.
+Its field of the load number and rank has digits of fixed width, because Lua compares texts.
+
+Scripts compare and write a few hundred rows at a time.  Each script does so only while the
+table's position is the one at which the step began.  So an interrupted step is repeated, and a
+step that another process has overtaken does nothing.
 """
 
 import base64
@@ -27,9 +29,9 @@ from pipeline.settings import TlsSettings, needs_tls
 
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = (SOURCE, SHARD, RANK, VERSION)
-AT_ONCE = 500  # rows of one script; Redis answers no one else while it runs
-LARGEST = 8 * 2**20  # characters of them, beyond which fewer rows go at once
-MOST_COLUMNS = 1_500  # Lua hands over so many fields, twice, at once
+AT_ONCE = 500  # rows of one script; Redis answers no other client while it runs
+LARGEST = 8 * 2**20  # characters of one script's rows; a script that reaches it takes no more
+MOST_COLUMNS = 1_500  # Lua passes each name and value as an argument of one call
 DIGITS = 20
 LOWEST = -(2**63)
 OVERTAKEN = -1
@@ -81,7 +83,7 @@ return 0
 
 @dataclass(frozen=True, slots=True)
 class RedisCopy(TlsSettings):
-    """One server, not a cluster, and what all keys begin with.
+    """One server, not a cluster, and the prefix of all keys.
 
     ``patience`` is the time limit of one answer.
     """
@@ -101,10 +103,10 @@ class RedisCopy(TlsSettings):
     patience: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
-        """Refuse what no server has, and keys without a prefix that shows their owner.
+        """Reject a negative ``database`` and an empty ``prefix``.
 
         Raises:
-            ConfigError: a database below 0, or no prefix.
+            ConfigError: names the setting.
         """
         if self.database < 0:
             raise ConfigError(f"database: {self.database} is negative; write 0 or more")
@@ -122,7 +124,7 @@ class RedisCopy(TlsSettings):
 
 @dataclass(eq=False)
 class RedisTarget:
-    """A connection; one that failed is dropped, and the next question dials again."""
+    """A client with one connection; after a failure the next request connects again."""
 
     settings: RedisCopy
     owner: str
@@ -130,16 +132,20 @@ class RedisTarget:
 
     @property
     def standing(self) -> str:
-        """The hash of positions, by table."""
+        """Key of the hash of positions by table."""
         return f"{self.settings.prefix}:copies"
 
     @property
     def naming(self) -> str:
-        """The hash of what rows are named by, by table."""
+        """Key of the hash that has, by table, the columns that name its rows."""
         return f"{self.settings.prefix}:named"
 
     def positions(self) -> Mapping[str, CopyPosition]:
-        """By the hash of positions; of a server that may evict rows, nothing is said."""
+        """Read the hash of positions.
+
+        Raises:
+            HeldError: ``copy_evicts``, the server may evict rows; ``copy_taken``, see `CopyTarget`.
+        """
         with self._translated(""):
             stored: Any = self._open().hgetall(self.standing)
             memory: Any = self._open().info("memory")
@@ -156,9 +162,9 @@ class RedisTarget:
         return found
 
     def shaped(self, table: CopiedTable) -> None:
-        """A hash accepts any fields; values without a text are refused, and other names.
+        """Reject columns that a hash cannot hold, and rows named by another key than before.
 
-        Rows that were named otherwise would stay for ever, and each would be there twice.
+        Rows named by the earlier key would never be removed, and each row would exist twice.
         """
         nested = [one for one in table.columns if pa.types.is_nested(one.type)]
         taken = [one for one in table.columns if one.name in OWN]
@@ -174,7 +180,7 @@ class RedisTarget:
             raise HeldError("copy_key", f"{here}, its mirror's by {by}; {self._dropping(table)}")
 
     def write(self, table: CopiedTable, step: CopyStep) -> int:
-        """Rows that came, keys that went, and then the position, at which each script looks."""
+        """Write rows, remove keys, then set the position, which each script compares first."""
         with self._translated(table.name):
             gone = 0
             was, now = self._dump_position(step.was), self._dump_position(step.now)
@@ -213,7 +219,7 @@ class RedisTarget:
     def _name_rows(
         self, table: CopiedTable, some: RankedRows, step: CopyStep
     ) -> Iterator[tuple[str, str, str, str]]:
-        """Name, source, shard and rank of each row."""
+        """Yield the key in Redis, source, shard and rank of each row."""
         sources, shards = some.owned.source.to_pylist(), some.owned.shard.to_pylist()
         values = [_texts(some.rows[name]) for name in table.key]
         if table.sharded:
@@ -225,15 +231,15 @@ class RedisTarget:
             yield begin + ":".join(map(_escaped, key)), source or "", shard or "", load + places
 
     def _sweep(self, table: CopiedTable, step: CopyStep, was: str) -> None:
-        """Go through all keys of the table; there is no other list of them."""
+        """Remove rows of earlier loads; this scans all keys, because no list of rows exists."""
         below = f"{step.now.load:0{DIGITS}}"
         found = self._open().scan_iter(f"{_no_pattern(self.key_prefix(table))}*", count=1_000)
-        # Redis reads no bytes in MessagePack; a key that is no text is not ours
+        # Redis cannot unpack bytes from MessagePack; a key that is not UTF-8 is not ours
         for keys in split_rows(key.decode(errors="replace") for key in found):
             self.run_script(SWEEP, table, was, keys, below)
 
     def run_script(self, script: str, table: CopiedTable, was: str, what: Any, *more: str) -> int:
-        """What *script* says; LostRaceError if the table stands elsewhere."""
+        """Return the result of *script*; LostRaceError if the table's position is not *was*."""
         argument = what if isinstance(what, str) else msgspec.msgpack.encode(what)
         run: Callable[..., Any] = self._open().register_script(script)
         said = int(run(keys=[self.standing], args=[table.name, was, argument, *more]))
@@ -282,7 +288,7 @@ class RedisTarget:
                 ssl_check_hostname=True,
                 socket_timeout=seconds,
                 socket_connect_timeout=min(5.0, seconds),
-                retry=Retry(NoBackoff(), 0),  # what was sent once may have been done
+                retry=Retry(NoBackoff(), 0),  # a request without an answer may have been executed
                 client_name="sluice",
             )
         return self._client
@@ -309,7 +315,7 @@ class RedisTarget:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    """Canonical texts: ISO dates and times, bytes in base64, true and false."""
+    """The values as canonical texts: ISO dates and times, bytes in base64, true and false."""
     if pa.types.is_binary(column.type):
         values = column.to_pylist()
         return [None if one is None else base64.b64encode(one).decode() for one in values]
@@ -318,17 +324,17 @@ def _texts(column: pa.ChunkedArray) -> list[str | None]:
 
 
 def _escaped(part: str) -> str:
-    """A part of a key without the sign between parts."""
+    """A part of a key, with the separator escaped."""
     return part.replace("%", "%25").replace(":", "%3A")
 
 
 def _no_pattern(text: str) -> str:
-    """The same text where patterns are read."""
+    """Escape *text* for a glob pattern of Redis."""
     return "".join(f"\\{sign}" if sign in "\\*?[]^-" else sign for sign in text)
 
 
 def split_rows(rows: Iterable[Any]) -> Iterator[list[Any]]:
-    """As many at a time as one script takes."""
+    """Split *rows* into lists that one script takes."""
     held: list[Any] = []
     size = 0
     for one in rows:

@@ -1,9 +1,9 @@
-"""Brings a copy up to its mirror: loads it once, then follows commit by commit.
+"""Updates a copy to its mirror: loads it once, then follows commit by commit.
 
-Only what commits have written is read: rows that came since the version of the copy, and keys
-of rows that went. A copy never holds more than its mirror. It waits while the newest commit
-that changed the mirror's rows is a foreign one. After a foreign commit that was waived or
-undone, or that can no longer be read, the copy is loaded again.
+It reads only the changes of commits: rows added since the version of the copy, and keys of
+removed rows. A copy never holds more than its mirror. It waits while the newest commit that
+changed the mirror's rows is a foreign one. After a foreign commit that was waived or undone, or
+if commits can no longer be read, the copy is loaded again.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,18 +31,18 @@ from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.minute_counts import NO_MINUTE, MinuteCounts, add_counts, bounded, count_origins
 from pipeline.model import Op, Table
 
-AT_A_STRETCH = 200  # commits of one table, before others have their turn
+AT_A_STRETCH = 200  # commits of one table before other tables are updated
 DAMAGED = ("file_damaged", "vector_damaged")
-ROWS = 5_000  # written at a time: what makes texts of them keeps all other threads waiting
+ROWS = 5_000  # written at a time; other threads wait while rows are converted to text
 
 
 @dataclass(eq=False)
 class CopySync:
-    """One copy's tables, each brought up to its mirror; one thread at a time.
+    """Updates the tables of one copy to their mirrors; for one thread at a time.
 
-    ``stopping`` is asked between steps: what is left is done in another life.  ``count`` takes the
-    table and what was done, after each step: if it fails, no further step is done.  ``note_load``
-    takes the table and how far its load is, before that can end.
+    If ``stopping`` returns true between steps, the rest is left to a later run.  ``count`` is
+    called after each step with the table and the version; if it fails, no further step is done.
+    ``note_load`` is called with the table and the load's position, before the load can end.
     """
 
     target: CopyTarget
@@ -60,15 +60,15 @@ class CopySync:
         counted: bool = True,
         reload: bool = False,
     ) -> CopyPosition | None:
-        """The new position of the copy of *table*; it was at *was*, None without one.
+        """Update the copy of *table* from position *was* (None: no copy); return the new position.
 
-        If the commit that was followed to reach *was* is not *counted*, it is followed again. That
-        changes no row: it is written as after a crash. With *reload* all rows are loaded again.
+        If the commit that led to *was* is not *counted*, it is followed again. That changes no
+        row: it is written as after a crash. With *reload* all rows are loaded again.
 
         Raises:
-            HeldError: it cannot go on; the reason says why, and what now.
+            HeldError: the copy cannot be updated; the message has the cause and the fix.
             UnreachableError: the lake or the copy does not answer.
-            LostRaceError: somebody else writes this copy.
+            LostRaceError: another process writes this copy.
         """
         snapshot = self.mirrors.look(table.name)
         if snapshot is None or batch_of(snapshot, self.mirrors.settings.lane) < 0:
@@ -80,7 +80,7 @@ class CopySync:
             brought = self._continued(table, snapshot, known, counted=counted)
         except ProofError:  # a version that it needs was removed meanwhile
             brought = None
-        except HeldError as error:  # or a file of it, which left the mirror long ago
+        except HeldError as error:  # or one of its files, which the mirror no longer uses
             if error.reason not in DAMAGED or was is None or was.version >= snapshot.version:
                 raise
             brought = None
@@ -89,7 +89,7 @@ class CopySync:
     def _continued(
         self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None, *, counted: bool
     ) -> CopyPosition | None:
-        """Go on with a load that was begun, or by the commits since *was*; None if neither can."""
+        """Continue an unfinished load, or follow the commits since *was*; None if neither works."""
         if was is not None and (parts := self._rest(snapshot, was)) is not None:
             return self._parts(table, self._shaped_as_is(table, was.version), was, parts)
         if not self._follows(table.name, snapshot, was) or was is None or not was.whole:
@@ -97,7 +97,7 @@ class CopySync:
         return self._followed(table, snapshot, was, counted=counted)
 
     def _rest(self, snapshot: MirrorSnapshot, was: CopyPosition) -> tuple[RowPart, ...] | None:
-        """The parts of a version that was begun to be loaded; None if it cannot be gone on with."""
+        """All parts of the version whose load is unfinished; None if it cannot be continued."""
         if was.whole or was.mirror != snapshot.id or was.version > snapshot.version:
             return None
         if self._entry(snapshot, was.version) != was.entry:
@@ -110,10 +110,10 @@ class CopySync:
             return None
 
     def _follows(self, table: str, snapshot: MirrorSnapshot, was: CopyPosition | None) -> bool:
-        """Whether nothing but commits of ours lies between *was* and the mirror as it is.
+        """Whether only commits of Sluice changed the mirror's rows since *was*.
 
         Raises:
-            HeldError: ``foreign_write``, what changed its rows last is not ours.
+            HeldError: ``foreign_write``, the newest commit that changed rows is a foreign one.
         """
         ours, follows = False, was is not None and was.mirror == snapshot.id
         for commit in self.mirrors.commits(table, snapshot.version):
@@ -136,8 +136,8 @@ class CopySync:
     def _loaded(
         self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None
     ) -> CopyPosition:
-        """Load all rows of the newest version; replace what is there."""
-        self._shaped.pop(table.name, None)  # its place may be gone
+        """Load all rows of the newest version, which replace the copy's rows."""
+        self._shaped.pop(table.name, None)  # the copy's table may have been dropped
         begun = CopyPosition(
             mirror=snapshot.id,
             version=snapshot.version,
@@ -188,7 +188,7 @@ class CopySync:
             self._shape(table, first.schema)
             came = chain([first], came)
         made = self._shaped.get(table.name)
-        if made is None:  # no row with all columns has come yet in this run
+        if made is None:  # this run has not seen the mirror's columns yet
             made = self._shaped_as_is(table, step.now.version)
         taken = list[MinuteCounts | None]()
         ranked = self._ranked(table, _count_groups(came, taken)), self._ranked(table, went)
@@ -203,7 +203,7 @@ class CopySync:
         self.count(table.name, done)
 
     def _shaped_as_is(self, table: Table, version: int) -> CopiedTable:
-        """The table with the columns of *version* of its mirror."""
+        """Prepare the copy for the columns of *version* of the mirror; return the copied table."""
         rows = self.mirrors.table_format.rows(self.mirrors.settings.mirror(table.name), version)
         if (first := next(rows, None)) is None:
             detail = f"{table.name}: version {version} of its mirror has no readable columns"
@@ -211,7 +211,7 @@ class CopySync:
         return self._shape(table, first.schema)
 
     def _shape(self, table: Table, schema: pa.Schema) -> CopiedTable:
-        """What the copy has of *table* now; it is asked only where that is new."""
+        """Return the copied table for *schema*; prepare the copy only if it has changed."""
         columns = pa.schema([one.remove_metadata() for one in schema if one.name != SLUICE])
         sharded = len(table.shards) > 1 and not table.unique_across_shards
         made = CopiedTable(table.name, columns, table.key, sharded)
@@ -232,7 +232,10 @@ class CopySync:
 def _count_groups(
     groups: Iterable[pa.Table], into: list[MinuteCounts | None]
 ) -> Iterator[pa.Table]:
-    """Count each of *groups* once it was used, by what wrote its rows; None if that is unknown."""
+    """Yield each of *groups*; then append the counts by what wrote its rows to *into*.
+
+    The counts are None if that is unknown.
+    """
     for group in groups:
         yield group
         known = SLUICE in group.column_names

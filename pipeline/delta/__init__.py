@@ -1,1 +1,1 @@
-"""The log of a Delta table: how it is read at one version, committed to and maintained."""
+"""Reads a Delta table and its log at one version, commits to the log, and maintains both."""

@@ -1,10 +1,9 @@
 """Builds Delta log actions that add or remove files, delete rows, and add columns or properties.
 
-A file that remains with fewer rows needs two actions. Its `remove` has exactly the old deletion
-vector. Its `add` has the new one, and every other field as before. Without the `remove` its
-rows count twice.
+Deleting rows of a file needs two actions. Its `remove` has exactly the old deletion vector. Its
+`add` has the new one, and every other field as before. Without the `remove` its rows count twice.
 
-Where a column changes its type, the same commit must remove the files of the old type.
+If a column changes its type, the same commit must remove the files of the old type.
 """
 
 import json
@@ -21,7 +20,7 @@ from pipeline.delta.log import Action, ActiveFile, Metadata, Snapshot
 from pipeline.delta.types import delta_field, to_arrow
 from pipeline.errors import HeldError
 
-_PLAIN = "/=-_.~!$&'()*+,;@:"  # what stands for itself in a path of the log
+_PLAIN = "/=-_.~!$&'()*+,;@:"  # characters that are not encoded in a path of the log
 
 
 def add_file(
@@ -33,7 +32,7 @@ def add_file(
     partition: Mapping[str, str | None] | None = None,
     data_change: bool = True,
 ) -> Action:
-    """A new file; *name* as the store takes it, *stats* from ``statistics.of``."""
+    """Add a new file: *name* is the store's, *stats* is from ``collect_statistics``."""
     return {
         "add": {
             "path": quote(name, safe=_PLAIN),
@@ -47,7 +46,7 @@ def add_file(
 
 
 def remove_file(file: ActiveFile, *, at: datetime, data_change: bool = True) -> Action:
-    """A file goes, as it is now."""
+    """Remove *file* with its current deletion vector."""
     kept = ("path", "partitionValues", "size", "tags", "deletionVector")
     own = {name: file.action[name] for name in kept if name in file.action}
     how = {
@@ -59,12 +58,12 @@ def remove_file(file: ActiveFile, *, at: datetime, data_change: bool = True) -> 
 
 
 def add_vector(file: ActiveFile, descriptor: Mapping[str, Any], *, records: int) -> Action:
-    """A file stays, without the rows of a vector that holds those of its old one too.
+    """Add *file* again with a new deletion vector, which must include the rows of the old one.
 
-    *records*: rows in the file, from its footer where the log does not tell.
+    *records* is the number of rows in the file, from its footer if the log does not have it.
 
     Raises:
-        HeldError: ``log_damaged``, the vector and the file do not go together.
+        HeldError: ``log_damaged``, the number contradicts the log, or the vector has more rows.
     """
     logged = file.records
     if logged not in {None, records} or not 0 < descriptor["cardinality"] <= records:
@@ -79,19 +78,19 @@ def add_vector(file: ActiveFile, descriptor: Mapping[str, Any], *, records: int)
 
 
 def to_milliseconds(at: datetime) -> int:
-    """Milliseconds since 1970; *at* has a zone."""
+    """Milliseconds since 1970 (UTC); *at* must have a time zone."""
     return int(at.astimezone(UTC).timestamp() * 1_000)
 
 
 def alter_metadata(
     snapshot: Snapshot, schema: pa.Schema, properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
-    """Actions that add columns, give others the types of *schema*, and set properties; none if so.
+    """Actions that add columns, set the types of *schema* and set properties; none if all is set.
 
-    Where a type changes, the files that have the old one must go in the same commit.
+    If a type changes, the same commit must remove the files that have the old type.
 
     Raises:
-        HeldError: ``schema``; a new column would be NOT NULL, or differ from one in case only.
+        HeldError: ``schema``, a new column is NOT NULL, or differs from another in case only.
     """
     struct = json.loads(snapshot.metadata.schema_string)
     kinds = {field.name: delta_field(field)["type"] for field in schema}
@@ -113,7 +112,7 @@ def alter_metadata(
 
 
 def with_properties(snapshot: Snapshot, properties: Mapping[str, str]) -> tuple[Action, ...]:
-    """Actions that set properties; none if they are set."""
+    """Actions that set *properties*; none if they are set."""
     known = dict(snapshot.metadata.configuration)
     if properties.items() <= known.items():
         return ()

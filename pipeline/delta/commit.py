@@ -1,11 +1,10 @@
-"""Commits the next version of a Delta table, at most once, and validates its actions first.
+"""Commits the next version of a Delta table at most once, and validates its actions first.
 
 A writer that read version v writes entry v + 1 if it does not exist. Nothing is rebased or
-retried here. The commit id in the entry identifies its writer afterwards, also if the response
-was lost.
+retried here. The commit id in the entry identifies its writer, even if the response was lost.
 
-The actions must agree with the table, with each other and with the existing files. No later
-step checks this: readers trust the log, and would count rows twice or fail.
+The actions must be consistent with the table, with each other and with the existing files. No
+later step checks this: readers trust the log, and would count rows twice or fail.
 """
 
 import uuid
@@ -36,14 +35,14 @@ from pipeline.delta.store import Store
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 
 _KINDS = {"add", "remove", "metaData", "protocol"}
-_CHANGED = {"dataChange", "stats", "deletionVector"}  # what a vector changes in an add
+_CHANGED = {"dataChange", "stats", "deletionVector"}  # fields that differ in an add with a vector
 
 
 def require_agreement(snapshot: Snapshot, actions: Sequence[Action]) -> None:
-    """Return only if the actions lead from *snapshot* to a table with every row once.
+    """Raise unless the actions lead from *snapshot* to a table in which each row counts once.
 
     Raises:
-        ValueError: they do not; the caller is wrong, or worked on another version.
+        ValueError: the caller has an error, or worked on another version.
     """
     for action in actions:
         if len(action) != 1 or not _KINDS.issuperset(action):
@@ -72,10 +71,10 @@ def require_agreement(snapshot: Snapshot, actions: Sequence[Action]) -> None:
 
 
 def require_vectors_kept(following: Snapshot, actions: Iterable[Action]) -> None:
-    """Refuse a vector in a table whose readers pass over it.
+    """Reject deletion vectors in a table whose readers would ignore them.
 
     Raises:
-        HeldError: ``protocol``.
+        HeldError: ``protocol``, the table does not enable deletion vectors.
     """
     if protocol.writes_vectors(following):
         return
@@ -87,7 +86,7 @@ def require_vectors_kept(following: Snapshot, actions: Iterable[Action]) -> None
 
 
 def require_files(store: Store, snapshot: Snapshot, actions: Iterable[Action]) -> None:
-    """Look at each new file and each new vector's: a writer may be later than a VACUUM.
+    """Require the size of each new data file and vector file: a VACUUM may have removed it.
 
     Raises:
         HeldError: ``missing_file``.
@@ -139,7 +138,7 @@ def _unchanged(action: Action) -> dict[str, Any]:
 
 
 def _counted(new: Action) -> None:
-    """What Spark answers ``count(*)`` from."""
+    """Require statistics that fit the vector, because Spark answers ``count(*)`` from them."""
     file = ActiveFile(new)
     if file.vector is None:
         return
@@ -161,15 +160,17 @@ def commit_actions(
     metrics: Mapping[str, int] | None = None,
     parameters: Mapping[str, str] | None = None,
 ) -> Snapshot:
-    """Write the version after *snapshot*: ``add``, ``remove``, ``metaData``, ``protocol`` in one.
+    """Write *actions* as the version after *snapshot*, and return its snapshot.
 
-    *note* is kept as JSON in the commit's user metadata; *txn* is an application's id and number.
+    The actions are ``add``, ``remove``, ``metaData`` and ``protocol``.  *note* is stored as JSON in
+    the commit's user metadata; *txn* is an application's id and transaction number.
 
     Raises:
         LostRaceError: another commit has that version; ours is not in the log.
-        UnreachableError: whether ours is in the log is not known; read the log again to find out.
-        HeldError: ``protocol``, Sluice does not write this protocol; ``missing_file``, a file is
-            not as the action says; ``table_replaced``, the version read is not there any more.
+        UnreachableError: it is unknown whether ours is in the log; read the log again.
+        HeldError: ``protocol``, Sluice does not write such a table; ``missing_file``, a file is
+            missing or has another size; ``table_replaced``, the entry of *snapshot* is missing or
+            differs.
         ValueError: the actions contradict the snapshot or each other.
     """
     protocol.require_writable(snapshot)
@@ -196,11 +197,11 @@ def create_table(
     configuration: Mapping[str, str] | None = None,
     note: Mapping[str, Any] | None = None,
 ) -> Snapshot:
-    """Make the empty table, with deletion vectors unless *configuration* says otherwise.
+    """Create an empty table, with deletion vectors unless *configuration* disables them.
 
     Raises:
-        HeldError: ``table_exists``, or a schema that Delta cannot hold.
-        LostRaceError: another made a table there meanwhile.
+        HeldError: ``table_exists``, or Delta cannot hold *schema*.
+        LostRaceError: another writer created a table there at the same time.
     """
     if store.after(LOG_FOLDER, "0"):
         raise _exists(store.uri)
@@ -230,11 +231,13 @@ def create_table(
 def create_clone(
     store: Store, table: Snapshot, *, clock: datetime, parameters: Mapping[str, str]
 ) -> Snapshot:
-    """Make a table that begins as *table* is, files and all, in a folder without one.
+    """Create a table in *store* with the protocol, metadata and ``add`` actions of *table*.
+
+    The data files are not copied.
 
     Raises:
-        HeldError: ``table_exists``, or one that is not ours to write.
-        LostRaceError: another made a table there meanwhile.
+        HeldError: ``table_exists``; ``protocol``, Sluice does not write such a table.
+        LostRaceError: another writer created a table there at the same time.
     """
     if store.after(LOG_FOLDER, "0"):
         raise _exists(store.uri)
@@ -272,7 +275,7 @@ def _make_commit_info(
     metrics: Mapping[str, int],
     parameters: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What every entry begins with; values are flat texts, or DESCRIBE HISTORY breaks."""
+    """The ``commitInfo`` of an entry; its values must be flat texts, or DESCRIBE HISTORY fails."""
     said = {} if note is None else {"userMetadata": msgspec.json.encode(note).decode()}
     return {
         "timestamp": to_milliseconds(clock),
@@ -305,7 +308,11 @@ def _listed(partition_columns: Sequence[str], properties: Mapping[str, str]) -> 
 
 
 def _still_there(store: Store, snapshot: Snapshot) -> None:
-    """A commit after a version that is not there would make an unreadable log."""
+    """Require the entry of *snapshot*: a commit after a missing version makes the log unreadable.
+
+    Raises:
+        HeldError: ``table_replaced``.
+    """
     name = entry_name(snapshot.version)
     try:
         found = entry_digest(store.read(name))
@@ -323,7 +330,7 @@ def _put(store: Store, version: int, content: bytes, *, own: str) -> None:
     name = entry_name(version)
     try:
         store.put_new(name, content)
-    except (OSError, UnreachableError) as error:  # also that it exists: ours, sent twice
+    except (OSError, UnreachableError) as error:  # the existing entry may be ours, sent twice
         found = _outcome(store, name, own)
         if found is None:
             raise UnreachableError(
@@ -335,7 +342,7 @@ def _put(store: Store, version: int, content: bytes, *, own: str) -> None:
 
 
 def _outcome(store: Store, name: str, own: str) -> bool | None:
-    """Whether the entry that is there is ours; None without an entry, or without an answer."""
+    """Whether the existing entry is ours; None if it is missing or cannot be read."""
     try:
         return _is_ours(store, name, own)
     except (OSError, UnreachableError):

@@ -34,14 +34,14 @@ _FROM_Z85 = bytes.maketrans(_Z85, _PYTHON85)
 
 
 def read_vector(store: Store, descriptor: Descriptor) -> BitMap64:
-    """Positions of the deleted rows, counted from 0 over the whole file.
+    """Positions of the deleted rows in their data file, counted from 0.
 
     Raises:
-        HeldError: ``vector_damaged``; the file is gone or does not hold what was written.
+        HeldError: ``vector_damaged``, the file is missing or damaged.
     """
     kind, size = descriptor["storageType"], descriptor["sizeInBytes"]
     if kind == "i":
-        # z85 fills up to four bytes; the size says where the vector ends
+        # z85 pads to a multiple of four bytes; the size says where the vector ends
         return _positions(_from_z85(descriptor["pathOrInlineDv"])[:size], descriptor, "inline")
     name = file_name(descriptor)
     if name is None:
@@ -53,7 +53,7 @@ def read_vector(store: Store, descriptor: Descriptor) -> BitMap64:
 
 
 def file_name(descriptor: Descriptor) -> str | None:
-    """File of a vector stored beside its table, relative to it; None for other kinds."""
+    """File of a vector stored with its table, relative to the table; None for other kinds."""
     if descriptor["storageType"] != "u":
         return None
     text = str(descriptor["pathOrInlineDv"])
@@ -63,7 +63,7 @@ def file_name(descriptor: Descriptor) -> str | None:
 
 
 def vector_identity(descriptor: Descriptor | None) -> str | None:
-    """The id of a vector: together with the path it names a file of a table."""
+    """The unique id of a vector; with the path of a data file it identifies a logical file."""
     if descriptor is None:
         return None
     offset = descriptor.get("offset")
@@ -73,18 +73,18 @@ def vector_identity(descriptor: Descriptor | None) -> str | None:
 
 @dataclass(eq=False)
 class VectorFile:
-    """All the vectors that one commit writes, as one file; nothing is written before ``save``."""
+    """One file with all vectors of a commit; nothing is written before ``save``."""
 
     id: uuid.UUID = field(default_factory=uuid.uuid4)
     _content: bytearray = field(default_factory=lambda: bytearray(_VERSION))
 
     @property
     def name(self) -> str:
-        """Where it will lie, relative to the table."""
+        """Name of the file, relative to the table."""
         return f"{PREFIX}/deletion_vector_{self.id}.bin"
 
     def add(self, bitmap: BitMap64) -> dict[str, Any]:
-        """Take a vector in; its descriptor, for the file's ``add``."""
+        """Add a vector; return its descriptor for the ``add`` of the data file."""
         compact = BitMap64(bitmap)
         compact.run_optimize()
         vector = struct.pack("<i", _MAGIC) + compact.serialize()
@@ -100,7 +100,7 @@ class VectorFile:
         }
 
     def save(self, store: Store) -> None:
-        """Write the file if it holds a vector; before the commit that speaks of it."""
+        """Write the file if it holds a vector; call this before the commit that refers to it."""
         if len(self._content) > len(_VERSION):
             store.put(self.name, bytes(self._content))
 

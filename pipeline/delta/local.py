@@ -1,9 +1,9 @@
 """Stores a table in a local folder that stays intact after a power failure.
 
-A file is synced to disk before its name, and its name before the call returns.
+A file's content is synced to disk before its name, and its name before the call returns.
 
 Replacing a folder swaps two directories in one step where Linux supports it (renameat2(2) with
-RENAME_EXCHANGE, on most file systems); Python has no function for it. Elsewhere it takes two
+RENAME_EXCHANGE, on most file systems). Python has no function for it. Elsewhere it takes two
 renames, and a killed process may leave the old folder under a temporary name.
 """
 
@@ -29,10 +29,10 @@ _UNKNOWN = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSU
 
 
 def exchange_paths(one: str, other: str) -> bool:
-    """Let what is at *one* be at *other*, and the other way round; False if that is not known here.
+    """Swap two paths in one step; False if the system or the file system does not support it.
 
     Raises:
-        OSError: one of them is not there, or not ours to move.
+        OSError: one of them does not exist, or must not be moved.
     """
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
@@ -45,7 +45,7 @@ def exchange_paths(one: str, other: str) -> bool:
     raise OSError(number, os.strerror(number), one)
 
 
-LEFTOVER = ".sluice-"  # what a killed `put_new` leaves; the dot hides it from every reader of logs
+LEFTOVER = ".sluice-"  # prefix of files that a killed `put_new` leaves; log readers skip dot files
 _NO_LINKS = frozenset(
     {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV}
 )
@@ -61,7 +61,7 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file: its name as every method of a store takes it, its size in bytes, its age."""
+    """A file: its name as methods of a store take it, its size in bytes, its modification time."""
 
     name: str
     size: int
@@ -104,7 +104,7 @@ class Folder:
             os.scandir(self._at(folder)) as entries,
         ):
             for entry in entries:
-                with suppress(FileNotFoundError):  # swept while we look
+                with suppress(FileNotFoundError):  # removed after the listing
                     if entry.is_file(follow_symlinks=False):
                         stat = entry.stat(follow_symlinks=False)
                         at = datetime.fromtimestamp(stat.st_mtime, UTC)
@@ -112,12 +112,13 @@ class Folder:
         return sorted(found, key=lambda one: one.name)
 
     def put_new(self, name: str, data: bytes) -> None:
-        """Make a file whole, or raise FileExistsError; never makes a folder.
+        """Make a complete file, or raise FileExistsError; never makes a folder.
 
-        Written under another name, synced, then linked: a rename would replace another's file.
+        The file is written under another name, synced, then linked. A rename would replace another
+        writer's file.
 
         Raises:
-            ConfigError: the file system knows no hard links.
+            ConfigError: the file system has no hard links.
         """
         with _explain_disk_errors(self, name):
             _make(Path(self._at(name)), data)
@@ -135,11 +136,11 @@ class Folder:
             sync_folder(target.parent)
 
     def exists(self, name: str) -> bool:
-        return os.access(self._at(name), os.F_OK)  # a third of os.path.exists where there is none
+        return os.access(self._at(name), os.F_OK)  # os.path.exists takes three times as long
 
     def size(self, name: str) -> int:
         with _explain_disk_errors(self, name):
-            return os.stat(self._at(name)).st_size  # noqa: PTH116 - asked for every file of a commit
+            return os.stat(self._at(name)).st_size  # noqa: PTH116 - runs for each file of a commit
 
     def remove(self, name: str) -> None:
         with _explain_disk_errors(self, name):
@@ -177,7 +178,7 @@ class Folder:
                 sync_folder(one.parent)
 
     def prove(self, folder: str) -> None:
-        """Nothing to do: a file system without links says so at each `put_new`."""
+        """Do nothing: on a file system without links each `put_new` raises."""
 
     def place(self, staged: str, folder: str) -> None:
         target, before = Path(self._at(folder)), Path(f"{self._at(staged)}-before")
@@ -196,7 +197,7 @@ class Folder:
                 shutil.rmtree(before)
 
     def drop(self, folder: str) -> None:
-        """Remove *folder* with its files; no reader sees a part of it."""
+        """Remove *folder* and its files; no reader sees a partly removed folder."""
         target = Path(self._at(folder))
         gone = target.with_name(f"{LEFTOVER}{uuid.uuid4()}")
         with _explain_disk_errors(self, folder), suppress(FileNotFoundError):
@@ -209,7 +210,7 @@ class Folder:
     def _room_for(self, name: str) -> Path:
         target = Path(self._at(name))
         if not target.parent.exists():
-            os.stat(self.path)  # noqa: PTH116 - a table that is gone stays gone
+            os.stat(self.path)  # noqa: PTH116 - raises if the table was deleted
             self.make_folder(name.rpartition("/")[0])
         return target
 
@@ -220,7 +221,7 @@ def _make(target: Path, data: bytes) -> None:
     draft = target.parent / f"{LEFTOVER}{uuid.uuid4()}.tmp"
     try:
         write_file(draft, data)
-        # Hadoop checks a file against such a sum, which one of its killed writers left
+        # Hadoop checks a file against this checksum; a killed Hadoop writer may have left it
         (target.parent / f".{target.name}.crc").unlink(missing_ok=True)
         _link(draft, target)
     finally:
@@ -232,7 +233,7 @@ def _make(target: Path, data: bytes) -> None:
 def _explain_disk_errors(
     folder: Folder, name: str, *, only: Collection[int] = ()
 ) -> Iterator[None]:
-    """Say what the disk does not do, where, and what helps; *only* of these errors, if any."""
+    """Translate errors of the disk, with path and fix; other errors pass than *only*, if given."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -275,7 +276,7 @@ def _link(draft: Path, target: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Sync the entries of a folder."""
+    """Sync a folder's entries, or a file's content."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

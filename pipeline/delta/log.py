@@ -1,18 +1,18 @@
 """Reads a Delta log into a snapshot: files, metadata and transactions as of one version.
 
 An `add` is kept exactly as written, because adding a file again must keep every field. Its path
-is decoded only to open the file. A log with a missing entry is never read past it: a reader
-would see rows twice or not at all.
+is decoded only to open the file. A log is never read past a missing entry, because rows would
+appear twice or not at all.
 
 Checkpoints are found by listing the log folder. `_last_checkpoint` may be missing or old, and a
-reader that trusts it reads files that were removed long ago. Supported are classic checkpoints
-(one file), multi-part ones, and v2 (a file that names its sidecars). If a checkpoint cannot be
-read, an older one and more entries are used.
+reader that trusts it reads files that were removed long ago. Classic checkpoints (one file),
+multi-part ones, and v2 (a file that names its sidecars) are supported. If a checkpoint cannot
+be read, an older one and more entries are used.
 
-`shape_of` digests what the metadata says about rows. Table name, comments, column order and
-most properties do not count. A column that is dropped, renamed or retyped does, although no
-file changes. So do Sluice's own properties, which store the state that belongs to a mirror's
-rows.
+`shape_of` digests the part of the metadata that affects rows. Table name, comments, column
+order and most properties do not count. A column that is dropped, renamed or retyped counts,
+although no file changes. Sluice's own properties count too: they store state that belongs to a
+mirror's rows.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ from pipeline.delta.types import physical_name
 from pipeline.errors import HeldError, UnreachableError
 
 LOG_FOLDER = "_delta_log"
-ENGINE = "Sluice"  # how every commit of ours names its writer
+ENGINE = "Sluice"  # `engineInfo` of each commit of ours begins with it
 Action = Mapping[str, Any]  # one line of an entry: {"add": {...}}
 
 _lines = msgspec.json.Decoder()
 
 
 def entry_name(version: int) -> str:
-    """File of one version's entry."""
+    """Name of the file of one version's entry."""
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
@@ -56,7 +56,7 @@ def entry_digest(content: bytes) -> str:
 
 
 def parse_entry(uri: str, name: str, content: bytes) -> list[Action]:
-    """Actions of one file of the log, one JSON object in a line.
+    """Actions of one file of the log, which has one JSON object per line.
 
     Raises:
         HeldError: ``log_damaged``.
@@ -68,12 +68,12 @@ def parse_entry(uri: str, name: str, content: bytes) -> list[Action]:
 
 
 def encode_entry(actions: Sequence[Action]) -> bytes:
-    """An entry's file."""
+    """Content of an entry's file."""
     return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
 
 
 def commit_id(actions: Iterable[Action]) -> str | None:
-    """Id of the commit that an entry's actions make up, if it is one of Sluice's."""
+    """Id of the commit in an entry's actions; None if Sluice did not write it."""
     for action in actions:
         info = action.get("commitInfo")
         if info and str(info.get("engineInfo", "")).startswith(ENGINE):
@@ -82,7 +82,7 @@ def commit_id(actions: Iterable[Action]) -> str | None:
 
 
 def log_damaged(uri: str, what: str) -> HeldError:
-    """It is not known what the table holds."""
+    """The error of a log from which the table's content cannot be determined."""
     return HeldError(
         "log_damaged", f"{uri}: {what}; restore {LOG_FOLDER} from a backup, or rebuild the table"
     )
@@ -90,20 +90,20 @@ def log_damaged(uri: str, what: str) -> HeldError:
 
 _WHOLE = re.compile(r"(\d{20})\.checkpoint(?:\.[0-9a-fA-F-]{36})?\.(?:parquet|json)")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
-_KINDS = ("protocol", "metaData", "txn", "add", "sidecar")  # tombstones are of no use here
+_KINDS = ("protocol", "metaData", "txn", "add", "sidecar")  # a snapshot needs no tombstones
 _PARSED = {"stats_parsed", "partitionValues_parsed"}
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaCheckpoint:
-    """A complete checkpoint: the files it is made of, sidecars aside."""
+    """A complete checkpoint; ``names`` are its files, without sidecars."""
 
     version: int
     names: tuple[str, ...]
 
 
 def complete_checkpoints(names: Sequence[str]) -> list[DeltaCheckpoint]:
-    """Complete checkpoints among the names of a log's folder, newest first."""
+    """Complete checkpoints among the file names of a log folder, newest first."""
     found = [DeltaCheckpoint(int(m[1]), (m[0],)) for m in map(_WHOLE.fullmatch, names) if m]
     parts: dict[tuple[int, int], list[str]] = defaultdict(list)
     for match in map(_PART.fullmatch, names):
@@ -119,7 +119,7 @@ def read_checkpoint(store: Store, checkpoint: DeltaCheckpoint) -> list[Action]:
     """Protocol, metadata, transactions and active files as of the checkpoint's version.
 
     Raises:
-        FileNotFoundError: a part of it is gone.
+        FileNotFoundError: a part of it is missing.
         HeldError: ``log_damaged``, a part of it cannot be read.
     """
     actions: list[Action] = []
@@ -147,7 +147,7 @@ def _read(store: Store, name: str) -> Iterator[Action]:
 
 
 def _columns(schema: pa.Schema) -> list[str]:
-    """All that is needed; what is there twice, as JSON and parsed, is read as JSON."""
+    """Columns to read; what a checkpoint has both as JSON and parsed is read as JSON."""
     wanted = [kind for kind in _KINDS if kind in schema.names and kind != "add"]
     if "add" in schema.names:
         fields = {field.name for field in schema.field("add").type}
@@ -157,7 +157,7 @@ def _columns(schema: pa.Schema) -> list[str]:
 
 
 def _values(column: pa.StructArray) -> Iterator[dict[str, Any]]:
-    """One dict a valid row, without what is null; by columns, since rows take ten times as long."""
+    """One dict per valid row, without nulls; conversion by column takes a tenth of the time."""
     rows = column.filter(pc.is_valid(column))
     names = [field.name for field in rows.type]
     fields = [_texts(rows.field(i)) for i in range(len(names))]
@@ -176,7 +176,7 @@ def _texts(column: pa.Array) -> list[Any]:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Maps as dicts, structs without what is null."""
+    """Convert maps to dicts, and structs to dicts without nulls."""
     if value is None:
         return None
     if pa.types.is_map(kind):
@@ -188,7 +188,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _stats(parsed: Mapping[str, Any]) -> str:
-    """Statistics that were kept parsed only, as JSON; bounds whose text differs are left out."""
+    """Parsed statistics as JSON, without bounds of types whose JSON text would differ."""
     return msgspec.json.encode(_safe(parsed)).decode()
 
 
@@ -207,7 +207,7 @@ _ASIDE = {"metadata", "nullable", "containsNull", "valueContainsNull"}
 
 
 def shape_of(described: Action) -> str:
-    """The digest of a ``metaData`` action."""
+    """Digest of the part of a ``metaData`` action that affects rows."""
     properties = (described.get("configuration") or {}).items()
     own = sorted((name, value) for name, value in properties if name.startswith(_OWN))
     columns = _column_shape(str(described.get("schemaString") or "{}"))
@@ -217,13 +217,13 @@ def shape_of(described: Action) -> str:
 
 @lru_cache(maxsize=4_096)
 def _column_shape(schema_string: str) -> str:
-    """Columns with their names in files and their types, in no order."""
+    """Columns with their names in files and their types, sorted by name."""
     fields = json.loads(schema_string).get("fields") or []
     return json.dumps(sorted((_kind(one) for one in fields), key=lambda one: str(one["name"])))
 
 
 def _kind(node: Any) -> Any:
-    """A field or type of Delta's schema JSON, without what is said beside it."""
+    """A field or type of Delta's schema JSON, without nullability and comments."""
     if isinstance(node, list):
         return [_kind(one) for one in node]
     if isinstance(node, str):
@@ -238,23 +238,23 @@ def _kind(node: Any) -> Any:
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 _ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")
-_AHEAD = 16  # names asked for beyond the newest entry found, so that a hole is seen as one
-_ATTEMPTS = 3  # a listing may miss what is made meanwhile, and name what is cleaned away
+_AHEAD = 16  # versions probed beyond the newest entry found, to notice a hole in the log
+_ATTEMPTS = 3  # a listing may miss new files, and contain files that are removed meanwhile
 _exact = msgspec.json.Decoder(float_hook=Decimal)
 
 
-@dataclass(frozen=True)  # without slots: statistics are parsed once, when they are first asked for
+@dataclass(frozen=True)  # without slots, because of the cached properties
 class ActiveFile:
-    """One file of a table: its ``add`` as the log has it."""
+    """One active file of a table; ``action`` is its ``add`` as the log has it."""
 
     action: Action
 
     @cached_property
     def path(self) -> str:
-        """Name for the store.
+        """Decoded path, as the store takes it.
 
         Raises:
-            HeldError: the file lies outside of the table's folder, as in a shallow clone.
+            HeldError: ``protocol``, the file is outside the table's folder, as in a shallow clone.
         """
         written = str(self.action["path"])
         if _ABSOLUTE.match(written):
@@ -265,12 +265,12 @@ class ActiveFile:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return int(self.action["size"])
 
     @cached_property
     def stats(self) -> Mapping[str, Any] | None:
-        """Statistics with exact numbers; None if there are none, or none that can be read."""
+        """Statistics, fractions as Decimal; None if they are missing or unreadable."""
         text = self.action.get("stats")
         try:
             found = _exact.decode(text) if text else None
@@ -280,13 +280,13 @@ class ActiveFile:
 
     @property
     def records(self) -> int | None:
-        """Rows in the file, deleted ones among them."""
+        """Rows in the file, deleted ones included; None if the log does not have the number."""
         found = (self.stats or {}).get("numRecords")
         return found if isinstance(found, int) else None
 
     @property
     def vector(self) -> Mapping[str, Any] | None:
-        """Descriptor of the rows that went."""
+        """Descriptor of the deletion vector; None if no row is deleted."""
         return self.action.get("deletionVector")
 
     @property
@@ -297,7 +297,7 @@ class ActiveFile:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A table's identity, columns and properties; *action* is all that the log says."""
+    """A table's identity, columns and properties; ``action`` is the whole ``metaData``."""
 
     action: Action
     id: str
@@ -322,9 +322,9 @@ class Snapshot:
     """A table at one version.
 
     ``files`` is keyed by the paths as in the log; ``transactions`` has each application's newest
-    version; ``commit_id`` is our newest commit's, None if it lies before what was read; ``entry``
-    is a digest of the newest entry, "" if only a checkpoint holds it; ``checkpoint`` is the version
-    of the one that was read, -1 if it was read without one.
+    version.  ``commit_id`` is that of Sluice's newest commit, None if no entry that was read has
+    one.  ``entry`` is the digest of the newest entry, "" if only a checkpoint was read.
+    ``checkpoint`` is the version of the checkpoint that was read, -1 without one.
     """
 
     uri: str
@@ -339,7 +339,7 @@ class Snapshot:
 
     @property
     def rows(self) -> int | None:
-        """Rows that are not deleted; None where the log does not tell of each file."""
+        """Number of rows that are not deleted; None if the log does not have each file's number."""
         total = 0
         for file in self.files.values():
             if (records := file.records) is None:
@@ -349,34 +349,36 @@ class Snapshot:
 
     @property
     def id(self) -> str:
-        """The table's id; it is the same in any folder."""
+        """The table's id, which does not depend on its folder."""
         return self.metadata.id
 
     @property
     def shape(self) -> str:
-        """What its metadata says of its rows, as a digest."""
+        """Digest of the part of the metadata that affects rows."""
         return shape_of(self.metadata.action)
 
     @property
     def remembered(self) -> Mapping[str, str]:
-        """Its properties, Sluice's own among them."""
+        """The table's properties, Sluice's own included."""
         return self.metadata.configuration
 
     @property
     def vector_files(self) -> frozenset[str]:
-        """Names of the vector files in use beside the table."""
+        """Names of the vector files that the table uses, relative to the table."""
         used = (file.vector for file in self.files.values())
         names = (deletion_vectors.file_name(one) for one in used if one is not None)
         return frozenset(name for name in names if name is not None)
 
 
 def load_snapshot(store: Store, known: Snapshot | None = None) -> Snapshot | None:
-    """The newest version, read on from *known* where that still stands; None: there is no table.
+    """Load the newest version; None if no table exists.
+
+    If the entry of *known* is unchanged, only the entries after it are read.
 
     Raises:
-        HeldError: ``log_damaged``, the log has a hole or cannot be read; ``table_replaced``, not
-            the known table stands in the folder.
-        UnreachableError: an entry says nothing yet.
+        HeldError: ``log_damaged``, the log has a hole or cannot be read; ``table_replaced``, the
+            folder does not have the table of *known* any more.
+        UnreachableError: an entry is empty.
     """
     newest = None if known is None else _read_on(store, known)
     if newest is not None:
@@ -392,11 +394,11 @@ def load_snapshot(store: Store, known: Snapshot | None = None) -> Snapshot | Non
 
 
 def load_version(store: Store, version: int) -> Snapshot:
-    """An older version.
+    """Load a given version.
 
     Raises:
-        HeldError: ``log_damaged``, the log cannot be read whole up to it.
-        UnreachableError: the log does not go back, or does not come, to it.
+        HeldError: ``log_damaged``, the log cannot be read completely up to it.
+        UnreachableError: the log does not have that version.
     """
     found = _read_again(store, version)
     if found is None or found.version != version:
@@ -405,15 +407,18 @@ def load_version(store: Store, version: int) -> Snapshot:
 
 
 def empty_snapshot(uri: str) -> Snapshot:
-    """What is there before version 0."""
+    """The snapshot before version 0, whose version is -1."""
     return Snapshot(uri, -1, {}, Metadata({}, "", "", (), {}), {}, {})
 
 
 def advance_snapshot(snapshot: Snapshot, actions: Sequence[Action], *, entry: str) -> Snapshot:
-    """The next version, which *actions* make; within one entry what goes leaves before what comes.
+    """The version after *snapshot*: apply all ``remove`` of *actions*, then all ``add``.
+
+    *entry* is the digest of the entry.
 
     Raises:
-        HeldError: ``log_damaged``, a file is added beside itself; its rows would count twice.
+        HeldError: ``log_damaged``, an active file is added with another vector, so its rows would
+            count twice.
     """
     files = dict(snapshot.files)
     for action in actions:
@@ -440,19 +445,19 @@ def advance_snapshot(snapshot: Snapshot, actions: Sequence[Action], *, entry: st
 
 
 def _read_on(store: Store, known: Snapshot) -> Snapshot | None:
-    """Read the entries above the known one; None if all must be read again."""
+    """Read the entries after *known*; None if the whole log must be read again."""
     if not known.entry:
         return None
     try:
         if entry_digest(store.read(entry_name(known.version))) != known.entry:
             return None
         return _advance(store, known, max(_newer(store, known.version), default=known.version))
-    except FileNotFoundError:  # cleaned away meanwhile, or a hole
+    except FileNotFoundError:  # log cleaning removed an entry, or the log has a hole
         return None
 
 
 def read_digest(store: Store, version: int) -> str:
-    """The digest of one version's entry; empty if the log does not have that entry (any more)."""
+    """The digest of one version's entry; empty if the log does not have that entry."""
     try:
         return entry_digest(store.read(entry_name(version)))
     except FileNotFoundError:
@@ -460,15 +465,16 @@ def read_digest(store: Store, version: int) -> str:
 
 
 def is_newest(store: Store, version: int, digest: str) -> bool:
-    """Whether the entry of *version* is still the one with *digest*, and none comes after it."""
+    """Whether the entry of *version* still has *digest*, and no entry follows it."""
     same = bool(digest) and read_digest(store, version) == digest
     return same and not _newer(store, version)
 
 
 def _newer(store: Store, version: int) -> list[int]:
-    """Versions above *version* whose entry is there; what lies beyond a wide hole is not.
+    """Versions above *version* that have an entry, ascending.
 
-    A folder is asked for names instead of listed: a log holds the entries of a month's merges.
+    A local folder is probed, not listed, because a log has the entries of a month.  Entries after
+    a hole of more than ``_AHEAD`` versions are then not found.
     """
     if store.ranged:
         return _versions(store.after(LOG_FOLDER, f"{version:020d}.json"))
@@ -482,7 +488,7 @@ def _newer(store: Store, version: int) -> list[int]:
 
 
 def _read_again(store: Store, until: int = sys.maxsize) -> Snapshot | None:
-    """The newest version, or the last one up to *until*; None: there is no table."""
+    """Load the newest version up to *until* from the whole log; None if no table exists."""
     missing = ""
     for _ in range(_ATTEMPTS):
         names = store.after(LOG_FOLDER, "")
@@ -490,7 +496,7 @@ def _read_again(store: Store, until: int = sys.maxsize) -> Snapshot | None:
         checkpoints = [one for one in complete_checkpoints(names) if one.version <= until]
         if not versions and not checkpoints:
             return None
-        # the log is the truth: where a checkpoint is of no use, an older one and more entries do
+        # if a checkpoint cannot be used, an older one or none, and more entries, are read
         for checkpoint in (*checkpoints, None):
             try:
                 return _read_log(store, checkpoint, versions)
@@ -502,12 +508,17 @@ def _read_again(store: Store, until: int = sys.maxsize) -> Snapshot | None:
 def _read_log(
     store: Store, checkpoint: DeltaCheckpoint | None, versions: Sequence[int]
 ) -> Snapshot:
-    """Read a checkpoint and what follows it; FileNotFoundError is a hole."""
+    """Read *checkpoint* and all entries of *versions* after it.
+
+    Raises:
+        FileNotFoundError: the log has a hole.
+        HeldError: ``log_damaged``.
+    """
     snapshot = empty_snapshot(store.uri)
     if checkpoint is not None:
         version, held = checkpoint.version, read_checkpoint(store, checkpoint)
         entry = ""
-        if version in versions:  # what no checkpoint holds: who wrote the newest entry
+        if version in versions:  # a checkpoint does not say who wrote the newest entry
             own, entry = _entry(store, version)
             held += [action for action in own if "commitInfo" in action]
         before = replace(snapshot, version=version - 1, checkpoint=version)
@@ -519,7 +530,7 @@ def _read_log(
 
 
 def _advance(store: Store, snapshot: Snapshot, newest: int) -> Snapshot:
-    """Take in every entry up to version *newest*, without a gap."""
+    """Apply every entry up to version *newest*; FileNotFoundError if one is missing."""
     for version in range(snapshot.version + 1, newest + 1):
         actions, entry = _entry(store, version)
         snapshot = advance_snapshot(snapshot, actions, entry=entry)
@@ -530,8 +541,8 @@ def _entry(store: Store, version: int) -> tuple[list[Action], str]:
     """Actions of one entry, and its digest.
 
     Raises:
-        UnreachableError: there is no action in it.  Ours are whole from the first moment; another
-            writer's may still be filled in, and a commit on top would not know of its rows.
+        UnreachableError: it has no action.  Our entries are complete when they appear.  Another
+            writer's may still be written, and a commit after it would not know its rows.
     """
     name = entry_name(version)
     content = store.read(name)
@@ -551,10 +562,10 @@ def _versions(names: Sequence[str]) -> list[int]:
 
 def _drop(files: dict[str, ActiveFile], gone: Action) -> None:
     path = gone["path"]
-    if path not in files:  # another writer may spell a path in another way
+    if path not in files:  # another writer may encode a path differently
         path = next((one for one in files if unquote(one) == unquote(path)), path)
     active = files.get(path)
-    # a remove names a file together with its vector; with another one it speaks of an older state
+    # a remove refers to a file with its vector; with another vector it means an older state
     if active is not None and _same(active.vector, gone.get("deletionVector")):
         del files[path]
 

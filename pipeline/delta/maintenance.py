@@ -2,13 +2,13 @@
 
 deltalake writes the checkpoints, cleans the log and lists unused data files, in the process of
 the writer. Its threads do not survive a fork, so it is imported inside the functions. It syncs
-nothing, so `checkpoint` syncs the files. Neither deltalake nor Spark can open a table whose
-newest checkpoint a power failure has truncated; `checkpoint` removes such a file if the log is
-complete without it.
+nothing, so `write_checkpoint` syncs the files. Neither deltalake nor Spark can open a table
+whose newest checkpoint a power failure has truncated; `write_checkpoint` removes such a file if
+the log is complete without it.
 
-deltalake does not look below `_v`, where deletion vectors are. `sweep_vectors` removes a vector
-file that neither the newest version nor a kept one names. A new file may belong to a commit
-that is still to come, so it stays.
+deltalake ignores `_v`, where deletion vectors are. `sweep_vectors` removes a vector file that
+neither the newest version nor a kept one uses. A new file may belong to a future commit, so it
+is kept.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,13 +25,13 @@ from pipeline.delta.store import Store
 from pipeline.errors import HeldError
 
 _NEWEST = "_last_checkpoint"
-EVERY = 15  # versions; reading a log costs by entry, a checkpoint by file
+EVERY = 15  # versions; reading a log costs time per entry, writing a checkpoint per file
 
 
 def is_checkpoint_due(snapshot: Snapshot, known: int) -> bool:
-    """Whether so many versions have come since a checkpoint that reading by them costs.
+    """Whether `EVERY` or more versions follow the newest checkpoint.
 
-    *known*: the version of one that was made here, -1 if none was.
+    *known* is the version of a checkpoint that this process wrote, -1 if it wrote none.
     """
     return snapshot.version - max(known, snapshot.checkpoint) >= EVERY
 
@@ -56,7 +56,7 @@ def write_checkpoint(store: Store) -> None:
     for made in log.complete_checkpoints(store.after(LOG_FOLDER, ""))[:1]:
         for name in (*made.names, _NEWEST):
             store.sync(f"{LOG_FOLDER}/{name}")
-    # sums that Spark kept of what deltalake has just replaced: Spark would wait, then list all
+    # remove Spark's checksums of files that deltalake replaced: Spark would wait, then list all
     for entry in store.names(LOG_FOLDER):
         name = entry.name.rpartition("/")[2]
         if name.startswith(".") and name.endswith(".crc") and "checkpoint" in name:
@@ -64,9 +64,9 @@ def write_checkpoint(store: Store) -> None:
 
 
 def _without_torn(store: Store) -> bool:
-    """Take away what the power has cut: checkpoints, and the hint that may name one of them.
+    """Remove truncated checkpoints and `_last_checkpoint`, which may name one of them.
 
-    Only where the log says all without them; the hint is nothing but a short cut.
+    Return false, and remove nothing, if no table can be loaded without them.
     """
     torn: list[str] = []
     for one in log.complete_checkpoints(store.after(LOG_FOLDER, "")):
@@ -76,7 +76,7 @@ def _without_torn(store: Store) -> bool:
             torn += one.names
         except FileNotFoundError:
             continue
-    if load_snapshot(store) is None:  # which goes by older ones, and by entries
+    if load_snapshot(store) is None:  # it uses older checkpoints and entries
         return False
     for name in (_NEWEST, *torn):
         store.remove(f"{LOG_FOLDER}/{name}")
@@ -84,7 +84,11 @@ def _without_torn(store: Store) -> bool:
 
 
 def clean_log(store: Store) -> None:
-    """Remove entries and checkpoints that are older than the table's log retention."""
+    """Remove entries and checkpoints that are older than the table's log retention.
+
+    Raises:
+        HeldError: ``log_damaged``, deltalake cannot read the table.
+    """
     import deltalake  # noqa: PLC0415 - see above
 
     try:
@@ -94,7 +98,7 @@ def clean_log(store: Store) -> None:
 
 
 def sweep_files(store: Store, before: datetime) -> int:
-    """Remove what killed writers left in the log's folder before an instant; how many files."""
+    """Remove files that killed writers left in the log folder before *before*; return how many."""
     old = [
         entry.name
         for entry in store.names(LOG_FOLDER)
@@ -106,7 +110,9 @@ def sweep_files(store: Store, before: datetime) -> int:
 
 
 def vacuum_files(store: Store, kept: timedelta) -> int:
-    """Remove data files that left longer than *kept* ago, and old ones that no log names; how many.
+    """Remove data files that were removed from the table more than *kept* ago; return how many.
+
+    Files of that age that the log does not name are removed too.
 
     Raises:
         HeldError: ``log_damaged``, deltalake cannot read the table.
@@ -119,13 +125,13 @@ def vacuum_files(store: Store, kept: timedelta) -> int:
         gone = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
     except deltalake.exceptions.DeltaError as error:
         raise HeldError("log_damaged", f"{store.uri}: no vacuum, {error}") from error
-    for name in gone:  # not by deltalake, whose entries that tell of it no power failure spares
+    for name in gone:  # not by deltalake: it would commit entries to the log without a sync
         store.remove(name)
     return len(gone)
 
 
 def sweep_vectors(store: Store, snapshot: Snapshot, before: datetime) -> int:
-    """Remove vector files older than *before* that no version since then names; how many."""
+    """Remove vector files older than *before* that no version since then uses; return how many."""
     old = [one.name for one in store.names(deletion_vectors.PREFIX) if one.modified < before]
     if not old:
         return 0
@@ -137,7 +143,7 @@ def sweep_vectors(store: Store, snapshot: Snapshot, before: datetime) -> int:
 
 
 def _left_since(store: Store, before: datetime) -> Iterator[str]:
-    """Vector files that left the table at or after *before*: older versions may be read still."""
+    """Vector files removed from the table at or after *before*: older versions still need them."""
     stamp = int(before.timestamp() * 1_000)
     for gone in _removes(store):
         at, vector = gone.get("deletionTimestamp"), gone.get("deletionVector")
@@ -148,7 +154,7 @@ def _left_since(store: Store, before: datetime) -> Iterator[str]:
 
 
 def _removes(store: Store) -> Iterator[Mapping[str, Any]]:
-    """All ``remove`` actions that the newest checkpoint and the entries after it still tell."""
+    """Yield all ``remove`` actions of the newest checkpoint and the entries after it."""
     names = store.after(LOG_FOLDER, "")
     first = 0
     for checkpoint in log.complete_checkpoints(names)[:1]:

@@ -1,6 +1,6 @@
 """Stores a table in an object store (S3, GCS or Azure).
 
-An object store has no folders. A conditional put creates a file exactly once; `prove` tests
+An object store has no folders. A conditional put creates a file at most once; `prove` tests
 that the store supports it. The library runs its own threads, which do not survive a fork, so
 this module is imported only where a bucket is opened.
 """
@@ -29,9 +29,9 @@ from obstore.store import ObjectStore, from_url
 from pipeline.delta.local import LEFTOVER, Entry
 from pipeline.errors import ConfigError, UnreachableError
 
-ANSWERED = timedelta(seconds=30)  # one request with its answer; a large file goes in parts
+ANSWERED = timedelta(seconds=30)  # one request with its answer; a large file is sent in parts
 CONNECTED = timedelta(seconds=5)
-TRIED = timedelta(seconds=30)  # again and again, with pauses that grow: what is throttled passes
+TRIED = timedelta(seconds=30)  # retries with growing pauses, so that throttled requests succeed
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _ADVICE = {
     "NoSuchBucket": "there is no such bucket; make it, or correct `lake`",
@@ -48,7 +48,7 @@ def open_bucket(uri: str) -> "Bucket":
     """Open a table in a bucket; keys and endpoint come from the environment (``AWS_...``).
 
     Raises:
-        ConfigError: the address or the environment makes no sense.
+        ConfigError: the address or the environment is invalid.
     """
     address = uri.rstrip("/")
     scheme, _, rest = address.partition("://")
@@ -60,7 +60,7 @@ def open_bucket(uri: str) -> "Bucket":
             client_options={
                 "timeout": ANSWERED,
                 "connect_timeout": CONNECTED,
-                "allow_http": plain,  # with options given, the library does not look itself
+                "allow_http": plain,  # with options, the library ignores the environment variable
             },
             retry_config={"max_retries": 8, "retry_timeout": TRIED},
         )
@@ -71,7 +71,7 @@ def open_bucket(uri: str) -> "Bucket":
 
 @dataclass(eq=False)
 class Bucket:
-    """A prefix in an object store; a ``Store`` (its methods are described there)."""
+    """A prefix in an object store; it implements ``Store``, which describes the methods."""
 
     uri: str
     objects: ObjectStore
@@ -101,22 +101,22 @@ class Bucket:
         return sorted(entries, key=lambda one: one.name)
 
     def put_new(self, name: str, data: bytes) -> None:
-        """Make a file whole, or raise FileExistsError.
+        """Make a complete file, or raise FileExistsError.
 
         Raises:
-            UnreachableError: whether the file was made is not known.
+            UnreachableError: it is unknown whether the file was made.
         """
         with _translated(self, name), _no_bucket(self, name):
             obstore.put(self.objects, name, data, mode="create", use_multipart=False)
 
     def prove(self, folder: str) -> None:
-        """Make a file in *folder* twice, and take it away: the second time must be refused.
+        """Put a file into *folder* twice, and remove it; the store must reject the second put.
 
         Raises:
-            ConfigError: the store makes a file for two writers, or knows no conditions.
-            UnreachableError: it does not answer, or does not let us in.
+            ConfigError: the store accepts both puts, or does not support conditional ones.
+            UnreachableError: it does not answer, or denies access.
         """
-        name = f"{folder}/{LEFTOVER}{uuid.uuid4()}.tmp"  # one that is left is swept
+        name = f"{folder}/{LEFTOVER}{uuid.uuid4()}.tmp"  # `sweep_files` removes leftovers
         try:
             self.put_new(name, b"1")
             self.put_new(name, b"2")
@@ -141,7 +141,7 @@ class Bucket:
             obstore.put(self.objects, name, data)
 
     def sync(self, name: str) -> None:
-        """Nothing to do: what a bucket has answered for is there."""
+        """Do nothing: an acknowledged put is durable."""
 
     def exists(self, name: str) -> bool:
         try:
@@ -166,13 +166,13 @@ class Bucket:
 
     @contextmanager
     def sink(self, name: str) -> Iterator[Any]:
-        """An output for pyarrow, held in memory: the file appears whole at the end, or never."""
+        """An output for pyarrow, held in memory; the complete file appears at the end, or never."""
         output = pa.BufferOutputStream()
         yield output
         self.put(name, output.getvalue().to_pybytes())
 
     def make_folder(self, folder: str) -> None:
-        """Nothing to do: a bucket has no folders."""
+        """Do nothing: a bucket has no folders."""
 
     def place(self, staged: str, folder: str) -> None:
         came = [entry.name for entry in self.names(staged)]
@@ -182,7 +182,7 @@ class Bucket:
         for name in (
             *filter(_is_metadata, before),
             *stale,
-        ):  # all, before any entry names what came
+        ):  # all of them, before a new metadata file names the new files
             self.remove(name)
         for name in sorted(came, key=_is_metadata):
             with _translated(self, name):
@@ -191,7 +191,7 @@ class Bucket:
             self.remove(name)
 
     def drop(self, folder: str) -> None:
-        """Remove all below *folder*, in the order of their names."""
+        """Remove all files below *folder*, in the order of their names."""
         with _translated(self, folder):
             found = [str(one["path"]) for some in self._all(folder) for one in some]
         for name in sorted(found):
@@ -202,12 +202,12 @@ class Bucket:
 
 
 def _is_metadata(name: str) -> bool:
-    """Whether it is a file that says something of those beside it."""
+    """Whether the file describes other files of its folder: its name begins with `_`."""
     return name.rpartition("/")[2].startswith("_")
 
 
 class RangeFile(io.RawIOBase):
-    """A file in a bucket as Python's readable file: each read is one request."""
+    """A file in a bucket, as a readable file of Python; each read is one request."""
 
     def __init__(self, bucket: Bucket, name: str, size: int) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ class RangeFile(io.RawIOBase):
 
 @contextmanager
 def _no_bucket(bucket: Bucket, name: str) -> Iterator[None]:
-    """What is not there for a writer is the bucket."""
+    """Turn FileNotFoundError of a write into UnreachableError: the bucket is missing."""
     try:
         yield
     except FileNotFoundError as error:
@@ -247,13 +247,13 @@ def _no_bucket(bucket: Bucket, name: str) -> Iterator[None]:
 
 @contextmanager
 def _translated(bucket: Bucket, name: str) -> Iterator[None]:
-    """Say with Python's own errors what every store says; the rest may succeed later."""
+    """Translate errors: FileExistsError, FileNotFoundError, and UnreachableError for the rest."""
     try:
         yield
     except (AlreadyExistsError, PreconditionError) as error:
         raise FileExistsError(f"{bucket.uri}/{name}: another writer made it") from error
     except FileNotFoundError as error:
-        if "<Code>NoSuchBucket</Code>" in str(error):  # a table that is not there is another thing
+        if "<Code>NoSuchBucket</Code>" in str(error):  # the bucket is missing, not only the table
             raise UnreachableError(_describe_error(bucket, name, error)) from error
         raise
     except (BaseError, OSError) as error:
@@ -261,7 +261,7 @@ def _translated(bucket: Bucket, name: str) -> Iterator[None]:
 
 
 def _describe_error(bucket: Bucket, name: str, error: Exception) -> str:
-    """What the store said, in one line that holds no key, and what helps."""
+    """The store's error in one line, without secrets, and the fix."""
     text = str(error)
     code = next(iter(_CODE.findall(text)), "")
     denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)

@@ -35,20 +35,20 @@ _FIELD_ID = b"PARQUET:field_id"
 
 
 def mapping_needed(schema: pa.Schema) -> bool:
-    """Whether a name, nested ones too, needs another name in files."""
+    """Whether a column, or a nested field, needs another name in files."""
     return any(_odd(one["name"]) for one in struct_fields(_struct(schema)))
 
 
 def describe_table(
     schema: pa.Schema, configuration: Mapping[str, str], before: str | None = None
 ) -> tuple[str, dict[str, str]]:
-    """Schema JSON and properties of a table with these columns; mapped if the properties say so.
+    """Schema JSON and properties of a table with these columns.
 
-    Columns at the end that are not in *before*, the table's schema JSON, are new; the rest stays as
-    it is written there.
+    *before* is the table's schema JSON: columns that it does not have are appended, the others stay
+    as they are there.  If the properties set column mapping, fields get ids and names in files.
 
     Raises:
-        HeldError: ``schema``, two columns have one name but for case.
+        HeldError: ``schema``, the names of two columns differ in case only.
     """
     struct = _struct(schema) if before is None else _extended(json.loads(before), schema)
     _refuse_twins([field["name"] for field in struct["fields"]])
@@ -59,7 +59,7 @@ def describe_table(
 
 
 def file_schema(metadata: Metadata) -> pa.Schema:
-    """What a data file has: the names in files, field ids if mapped, no partition columns."""
+    """Schema of a data file: names in files, field ids if mapped, no partition columns."""
     fields = [_physical(one) for one in fields_in_files(metadata)]
     return pa.schema(fields)
 
@@ -76,7 +76,7 @@ def partition_names(metadata: Metadata) -> set[str]:
 
 
 def partition_keys(metadata: Metadata) -> dict[str, str]:
-    """Partition columns by their names in the table -> keys of ``partitionValues``."""
+    """Names of the partition columns in the table -> keys of ``partitionValues``."""
     if not metadata.partition_columns:
         return {}
     fields = json.loads(metadata.schema_string)["fields"]
@@ -85,13 +85,13 @@ def partition_keys(metadata: Metadata) -> dict[str, str]:
 
 
 def fit_rows(table: pa.Table, metadata: Metadata) -> pa.Table:
-    """Rows as they are written to a file: exactly the table's columns and types, and its NOT NULLs.
+    """Convert rows to the columns, order and types of a data file, and check NOT NULL.
 
-    In: the columns in files, by their names in the table, in any order.
+    *table* has all columns except partition columns, by their names in the table, in any order.
 
     Raises:
-        HeldError: ``schema``; a column is missing or too many, does not convert, or has a NULL
-            where none may be.
+        HeldError: ``schema``; a column is missing, unknown, does not convert, or has a NULL that
+            the table does not allow.
     """
     fields = fields_in_files(metadata)
     names = [field["name"] for field in fields]
@@ -127,7 +127,7 @@ def _refuse_twins(names: Iterable[str]) -> None:
 
 
 def _number(struct: dict[str, Any], highest: int) -> int:
-    """Give every field an id and a name in files where it has none yet; the highest id."""
+    """Give each field without an id or a name in files one; return the highest id."""
     fields: Sequence[dict[str, Any]] = struct_fields(struct)
     highest = max([highest, *(int(one["metadata"].get(ID, 0)) for one in fields)])
     for field in fields:
@@ -164,7 +164,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _renamed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values, with the names of *kind* inside structs."""
+    """The same values, with the field names of *kind* in structs."""
     if array.type.equals(kind) or not pa.types.is_struct(kind):
         return array
     inner = [_renamed(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
@@ -187,7 +187,7 @@ _SWITCHES = {  # properties that are harmless only while they are off
     "delta.enableIcebergCompatV3": "it is an Iceberg table too",
     "delta.enableTypeWidening": "columns may change their type",
 }
-_PROPERTIES = {  # properties that must not be there at all, or whose names begin so
+_PROPERTIES = {  # properties that must not be set, by the beginning of their names
     "delta.setTransactionRetentionDuration": "the applied batch would be forgotten",
     "delta.constraints.": "rows must be checked",
     "delta.coordinatedCommits": "commits go through a coordinator",
@@ -206,7 +206,7 @@ _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def require_writable(snapshot: Snapshot) -> None:
-    """Return only if Sluice may read and write the table.
+    """Raise unless Sluice may read and write the table.
 
     Raises:
         HeldError: ``protocol``; names the feature, property or column.
@@ -225,14 +225,14 @@ def why_unwritable(snapshot: Snapshot) -> str | None:
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:
-    """Whether readers apply deletion vectors: without property and feature Spark ignores them."""
+    """Whether readers apply deletion vectors; Spark does only with both property and feature."""
     listed = [snapshot.protocol.get(kind) or () for kind in ("readerFeatures", "writerFeatures")]
     on = snapshot.metadata.configuration.get(VECTORS, "false").lower() == "true"
     return on and all("deletionVectors" in features for features in listed)
 
 
 def our_protocol(schema: pa.Schema, configuration: Mapping[str, str]) -> dict[str, Any]:
-    """The ``protocol`` action of a table that we make: what its columns and properties ask for."""
+    """The ``protocol`` action of a new table, with the features its columns and properties need."""
     reader = set()
     if configuration.get(VECTORS) == "true":
         reader.add("deletionVectors")
@@ -255,7 +255,7 @@ def our_protocol(schema: pa.Schema, configuration: Mapping[str, str]) -> dict[st
 def upgrade_protocol(
     protocol: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The table's protocol with the *wanted* features beside its own; None if it has them."""
+    """The table's protocol with the *wanted* features added; None if it has them."""
     if wanted["minReaderVersion"] < 3:
         return None
     if protocol["minWriterVersion"] < 7:
@@ -273,20 +273,22 @@ def upgrade_protocol(
 
 
 def list_columns(snapshot: Snapshot) -> pa.Schema:
-    """The table's columns in Arrow, partition columns among them."""
+    """The table's columns in Arrow, partition columns included."""
     return to_arrow(snapshot.metadata.schema_string)
 
 
 def column_names(snapshot: Snapshot) -> list[str]:
-    """The table's columns in their order, partition columns among them."""
+    """Names of the table's columns in their order, partition columns included."""
     return [str(one["name"]) for one in _fields(snapshot)]
 
 
 def column_types(snapshot: Snapshot, names: Iterable[str]) -> pa.Schema:
-    """Those of *names* that the table has, in Arrow; others may be of types only Spark knows.
+    """The columns *names* in Arrow, without those that the table does not have.
+
+    Other columns may have types that only Spark supports.
 
     Raises:
-        HeldError: ``protocol``, one of them is of such a type.
+        HeldError: ``protocol``, one of *names* has such a type.
     """
     fields = {one["name"]: one for one in _fields(snapshot)}
     return pa.schema([arrow_field(fields[name]) for name in names if name in fields])
@@ -353,7 +355,7 @@ def _holds_ntz(kind: pa.DataType) -> bool:
 
 
 def _implied(writer: int) -> set[str]:
-    """Features that a protocol before lists stands for."""
+    """Features that a writer version below 7, which lists no features, implies."""
     since = {
         2: ("appendOnly", "invariants"),
         3: ("checkConstraints",),

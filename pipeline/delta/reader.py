@@ -1,8 +1,8 @@
 """Reads one Delta table at one version with SQL, without Spark; never writes.
 
-All rows go through the query engine of `deltalake`. It applies deletion vectors, which
-`DeltaTable.count()` ignores and `to_pyarrow_dataset()` rejects. It prunes files by their
-statistics, also those of struct fields.
+All rows are read by the query engine of `deltalake`. It applies deletion vectors, which
+`DeltaTable.count()` ignores and `to_pyarrow_dataset()` rejects. It skips files by their
+statistics, including those of struct fields.
 
 The table is named `t` in every query. Names and values are quoted only by the functions here.
 """
@@ -21,7 +21,7 @@ from pipeline.errors import ProofError, UnreachableError
 
 
 def quote_name(column: str) -> str:
-    """*column* as a SQL name; capitals count."""
+    """*column* as a quoted SQL name, which is case-sensitive."""
     escaped = column.replace('"', '""')
     return f'"{escaped}"'
 
@@ -35,14 +35,14 @@ def quote_literal(value: str | int) -> str:
 
 
 def among_sql(column: str, values: Iterable[str | int]) -> str:
-    """Condition that *column*, an SQL expression, is one of *values*; false if there are none."""
+    """Condition that *column*, an SQL expression, is one of *values*; ``false`` without values."""
     listed = ", ".join(quote_literal(value) for value in values)
     return f"{column} IN ({listed})" if listed else "false"
 
 
-FLOAT_DIGITS = 15  # of a decimal, which each float keeps
+FLOAT_DIGITS = 15  # digits of a decimal that every 64-bit float keeps
 CUT = (2**63 - 1, -(2**63))
-"""What is left of a whole number that does not fit into 64 bits with a sign."""
+"""What delta-rs makes of a whole number that does not fit into 64 bits with a sign."""
 UNDECIDABLE = (
     "Schema error",
     "SQL error",
@@ -55,7 +55,7 @@ UNDECIDABLE = (
 
 @dataclass(eq=False)
 class SnapshotReader:
-    """One Delta table at one version; rows are asked for in SQL, the table is called ``t``."""
+    """One Delta table at one version; queries are SQL, in which the table is ``t``."""
 
     path: str
     table: DeltaTable
@@ -68,7 +68,7 @@ class SnapshotReader:
 
     @property
     def id(self) -> str:
-        """The table's own: another table in the same folder has another."""
+        """The table's id; a table that replaces it in its folder has another."""
         return str(self.table.metadata().id)
 
     def properties(self) -> Mapping[str, str]:
@@ -82,20 +82,20 @@ class SnapshotReader:
             return self.table.transaction_version(app)
 
     def columns(self) -> Mapping[str, str]:
-        """Top-level columns in order, with their types in Delta's words (``long``, ``struct``)."""
+        """Top-level columns in order, with Delta's names of their types (``long``, ``struct``)."""
         return {field.name: str(field.type.type) for field in self.table.schema().fields}
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns as Arrow has them."""
+        """The columns as an Arrow schema."""
         return pa.schema(self.table.schema().to_arrow())
 
     def select(self, query: str) -> list[dict[str, Any]]:
-        """Rows of the answer; the query bounds how many.
+        """All rows of the result; the query must limit their number.
 
         Raises:
             ProofError: if the table does not have what the query names.
-            UnreachableError: if a file could not be read, for one because it was vacuumed.
+            UnreachableError: if a file could not be read, for example after a vacuum.
         """
         with translate_errors(self.path):
             answer = QueryBuilder().register("t", self.table).execute(query)
@@ -103,7 +103,7 @@ class SnapshotReader:
         return rows
 
     def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows, some thousands at a time: as many as a few of its files hold are in memory.
+        """All rows, a few thousand at a time; memory holds the rows of a few files.
 
         Raises:
             UnreachableError: if a file could not be read.
@@ -111,7 +111,7 @@ class SnapshotReader:
         return self.batches(f"SELECT {', '.join(map(quote_name, columns))} FROM t")  # noqa: S608
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """The answer of *query*, some thousands of rows at a time.
+        """The result of *query*, a few thousand rows at a time.
 
         Raises:
             ProofError: if the table does not have what the query names.
@@ -122,19 +122,20 @@ class SnapshotReader:
             yield from pa.RecordBatchReader.from_stream(answer)
 
     def bounds(self, column: str) -> tuple[tuple[Any, Any], ...]:
-        """Lowest and highest value of *column* (dotted in structs) in each file.
+        """Lower and upper bound of *column* (dotted in structs) in each file.
 
-        With a deletion vector they are bounds, not values.  Empty if one file has no statistics.
+        With a deletion vector, perhaps no row has these values.  Empty if a file has no statistics.
         """
         found = self._all_bounds(column)
         return () if any(None in one for one in found) else tuple(found)
 
     def compared_sql(self, column: str) -> str:
-        """The expression by which a condition compares *column*, a top-level one.
+        """The expression that a condition must use to compare *column*, a top-level one.
 
-        `delta-rs` writes bounds of decimals as 64-bit floats, and cuts whole ones to 64 bits with
-        a sign.  It skips files by them, and reads a column whose bounds are one value as that
-        value (measured on 1.6).  An expression has no bounds, so it is right, and skips no file.
+        `delta-rs` writes bounds of decimals as 64-bit floats, and limits whole numbers to 64 bits
+        with a sign.  It skips files by them, and if both bounds are equal, reads each value of the
+        column as that bound (measured on 1.6).  An expression has no bounds, so its result is
+        correct, but no file is skipped.
         """
         if column not in self._compared:
             name = quote_name(column)
@@ -144,7 +145,7 @@ class SnapshotReader:
         return self._compared[column]
 
     def _all_bounds(self, column: str) -> list[tuple[Any, Any]]:
-        """Lowest and highest value of *column* in each file; None where that is not known."""
+        """Lower and upper bound of *column* in each file; None where unknown."""
         with translate_errors(self.path):
             files = _arrow(self.table.get_add_actions(flatten=True))
         names = (f"min.{column}", f"max.{column}")
@@ -154,9 +155,9 @@ class SnapshotReader:
 
 
 def _may_be_rounded(low: Decimal | None, high: Decimal | None) -> bool:
-    """Whether the bounds of one file may be floats: who rounds one of them rounds both.
+    """Whether the writer may have rounded both bounds of one file to floats.
 
-    A short one is the same in both forms and proves nothing.
+    A bound with at most `FLOAT_DIGITS` digits is the same either way, and proves nothing.
     """
     long = [one for one in (low, high) if one is not None and _is_long(one)]
     return bool(long) and all(map(_may_be_float, long))
@@ -171,7 +172,7 @@ def _may_be_float(value: Decimal) -> bool:
 
 
 def open_table(path: str, version: int | None = None) -> SnapshotReader | None:
-    """The table at *path*, newest *version* by default; None if there is no table.
+    """Open the table at *path*, by default at its newest version; None if there is no table.
 
     Raises:
         UnreachableError: if the lake, or that version of the table, cannot be read.
@@ -184,17 +185,17 @@ def open_table(path: str, version: int | None = None) -> SnapshotReader | None:
 
 
 def _arrow(answer: Any) -> pa.Table:
-    # not pa.table(): that asks pandas first whether it knows the type, which costs two seconds
+    # not pa.table(): it imports pandas, which takes two seconds
     return pa.RecordBatchReader.from_stream(answer).read_all()
 
 
 def _uri(path: str) -> str:
-    return path.replace("s3a://", "s3://", 1)  # Hadoop's scheme, which only Hadoop knows
+    return path.replace("s3a://", "s3://", 1)  # only Hadoop supports its scheme s3a
 
 
 @contextmanager
 def translate_errors(path: str) -> Iterator[None]:
-    """Give the library's errors our names: what cannot be asked, what cannot be reached."""
+    """Translate the library's errors to UnreachableError, or ProofError if a query cannot run."""
     try:
         yield
     except (DeltaError, pa.ArrowException, OSError) as error:

@@ -1,11 +1,11 @@
 """Computes the file statistics of an `add`, and rejects Parquet files with legacy times.
 
-Readers skip files by these bounds, so each bound is at or beyond every value, however a reader
-interprets it. Times are in milliseconds, decimals are exact, long texts are cut. If no such
-bound exists, none is written. Column names are those in files.
+Readers skip files by these bounds, so no value may be outside them, however a reader interprets
+them. Times are in milliseconds, decimals are exact, long texts are truncated. If no such bound
+exists, none is written. Column names are those in files.
 
-Files of old Spark versions may hold dates and times of the legacy calendar, or INT96 times that
-wrap around outside 1677 to 2262. Spark reads them as intended; other readers do not.
+Files of old Spark versions may have dates and times of the legacy calendar, or INT96 times that
+wrap around outside the years 1677 to 2262. Only Spark reads them as intended.
 """
 
 import re
@@ -23,9 +23,9 @@ from pipeline.delta.protocol import fields_in_files
 from pipeline.delta.types import physical_name
 from pipeline.errors import HeldError
 
-_PREFIX = 32  # characters of a text that a bound has, as Spark cuts them
-_LAST = "\U0010ffff"  # no character comes after it
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - whether it has a zone is the column's matter
+_PREFIX = 32  # characters of a text in a bound, as in Spark
+_LAST = "\U0010ffff"  # the highest character
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - only some columns have a time zone
 _MILLISECOND = timedelta(milliseconds=1)
 _COLUMNS = "delta.dataSkippingNumIndexedCols"
 _NAMED = "delta.dataSkippingStatsColumns"
@@ -36,9 +36,9 @@ Path = tuple[str, ...]
 
 
 def collect_statistics(table: pa.Table, metadata: Metadata) -> dict[str, Any]:
-    """Statistics of a new file with these rows, for columns that the table's properties name.
+    """Statistics of a new file with these rows, for columns that the table's properties select.
 
-    In: the columns in files, by their names in the table.
+    *table* has all columns except partition columns, by their names in the table.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -61,17 +61,17 @@ def collect_statistics(table: pa.Table, metadata: Metadata) -> dict[str, Any]:
 
 
 def encode_statistics(stats: Mapping[str, Any]) -> str:
-    """Statistics as the JSON text that an ``add`` carries; decimals digit by digit."""
+    """Statistics as the JSON text of an ``add``; decimals keep all digits."""
     return msgspec.json.encode(_digits(stats)).decode()
 
 
 def loosen_statistics(stats: Mapping[str, Any], records: int) -> dict[str, Any]:
-    """The same once a vector stands beside the file: bounds may be those of rows that went."""
+    """Statistics of a file with a deletion vector: deleted rows may be the only ones at a bound."""
     return {**stats, "numRecords": records, "tightBounds": False}
 
 
 def _indexed(metadata: Metadata) -> list[tuple[Path, Path]]:
-    """Paths of the columns that have statistics, in the table and in files."""
+    """Paths of the columns that get statistics, as pairs: in the table, in files."""
     leaves = [pair for one in fields_in_files(metadata) for pair in _leaves(one)]
     named = metadata.configuration.get(_NAMED)
     if named is not None:
@@ -99,7 +99,7 @@ def _path(name: str) -> Path:
 
 
 def _column(table: pa.Table, path: Path) -> pa.ChunkedArray:
-    """A column's values; those inside of a struct that is NULL are NULL."""
+    """Values of a column or struct field; a field of a NULL struct is NULL."""
     column = table[path[0]]
     for name in path[1:]:
         column = pc.struct_field(column, name)
@@ -110,7 +110,7 @@ def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any]:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_string_view(values.type):
-        values = values.cast(pa.string())  # Arrow knows no least of views
+        values = values.cast(pa.string())  # Arrow has no minimum of views
     kind = values.type
     if not _bounded(values):
         return None, None
@@ -139,14 +139,14 @@ def _bounded(values: pa.ChunkedArray) -> bool:
 
 
 def _above(value: str) -> str | None:
-    """A short text at or beyond *value*: its beginning and the last character that there is."""
+    """A short text not below *value*: its prefix and the highest character; None if none exists."""
     if len(value) <= _PREFIX:
         return value
     return None if value[_PREFIX] == _LAST else value[:_PREFIX] + _LAST
 
 
 def _instants(found: pa.StructScalar, *, zoned: bool) -> tuple[str | None, str | None]:
-    """Bounds cut to milliseconds, the upper one a millisecond later; none beyond year 9999."""
+    """Bounds truncated to milliseconds, the upper one plus 1 ms; None outside years 1 to 9999."""
     low, high = (found[end].cast(pa.timestamp("us")).value for end in ("min", "max"))
     if low is None:
         return None, None
@@ -175,7 +175,7 @@ def _put(tree: dict[str, Any], path: Path, value: Any) -> None:
 def _digits(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _digits(inner) for name, inner in value.items()}
-    # not Python's own text, which is 0E-10 for a zero
+    # not str(value), which may be 0E-10 for zero
     return msgspec.Raw(format(value, "f").encode()) if isinstance(value, Decimal) else value
 
 
@@ -183,10 +183,10 @@ _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 def footer_fits(footer: Any, name: str) -> None:
-    """Return only if Sluice may read and keep the file's rows; *footer* is pyarrow's.
+    """Raise if the file has legacy dates or INT96 times; *footer* is pyarrow's.
 
     Raises:
-        HeldError: ``file_format``; names file and column.
+        HeldError: ``file_format``, the message names the file and the column or Spark's key.
     """
     metadata = footer.metadata or {}
     for key in _LEGACY:

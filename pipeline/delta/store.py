@@ -19,81 +19,82 @@ OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 class Store(Protocol):
     """One table's folder.
 
-    A file that is not there raises FileNotFoundError; what the disk or the bucket does not do now
-    and may do later (no room, no right, no answer), UnreachableError.
+    A missing file raises FileNotFoundError.  A failure of the disk or the bucket that may pass (no
+    space, no permission, no answer) raises UnreachableError.
     """
 
     @property
     def uri(self) -> str:
-        """As it was opened, without a slash at its end."""
+        """The address that was opened, without a slash at its end."""
 
     @property
     def ranged(self) -> bool:
-        """Whether `after` costs by what it finds; in a folder it costs by what is there."""
+        """Whether the cost of `after` depends on its result, not on all files in the folder."""
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """*length* bytes from *start* on (fewer at the end); the whole file by default."""
+        """Read *length* bytes from *start* (fewer at the end); the whole file by default."""
 
     def after(self, folder: str, name: str) -> list[str]:
-        """Names without their folder, above *name*, ascending; none if there is no folder."""
+        """Names above *name* without the folder, ascending; empty if the folder is missing."""
 
     def names(self, folder: str) -> list[Entry]:
-        """The files of one folder, not of those below it; none if it is not there."""
+        """The files directly in *folder*, by name; empty if it is missing."""
 
     def put_new(self, name: str, data: bytes) -> None:
-        """Make a file whole, or raise FileExistsError; never makes a folder."""
+        """Make a complete file, or raise FileExistsError; never makes a folder."""
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file under a name that is not in use; makes folders, but not the table's own."""
+        """Write a file under an unused name; makes folders, except the table's own."""
 
     def sync(self, name: str) -> None:
-        """Sync a file that another library made here to disk; ignore a missing one."""
+        """Sync to disk a file that another library wrote here; ignore a missing one."""
 
     def exists(self, name: str) -> bool:
-        """Whether the file is there."""
+        """Whether the file exists."""
 
     def size(self, name: str) -> int:
         """Size in bytes."""
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is gone is no error."""
+        """Remove a file; ignore a missing one."""
 
     def source(self, name: str) -> Any:
-        """The open file, for ``pyarrow.parquet.ParquetFile``; read by ranges."""
+        """The open file for ``pyarrow.parquet.ParquetFile``, which reads it by ranges."""
 
     @contextmanager
     def sink(self, name: str) -> Iterator[Any]:
-        """An output for pyarrow; the file is durable at the end, and gone if the block fails."""
+        """An output for pyarrow; the file is durable at the end, and removed if the block fails."""
 
     def make_folder(self, folder: str) -> None:
-        """Make *folder* and the table's own, where the store knows folders."""
+        """Make *folder*, and the table's own if it is missing; do nothing in a bucket."""
 
     def prove(self, folder: str) -> None:
-        """Try out, where nothing else shows it, that `put_new` lets one writer win.
+        """Test that `put_new` lets only one writer succeed, if the store may not support that.
 
         Raises:
             ConfigError: it does not.
         """
 
     def place(self, staged: str, folder: str) -> None:
-        """Let *folder* hold the files that are in *staged*, and no others; *staged* is gone then.
+        """Replace all files of *folder* by those of *staged*, and remove *staged*.
 
-        In one step where the store knows folders, two if *folder* was there and its file system
-        lets no two change places; else one file after the other: those whose names begin with an
-        underscore go first, with those that are not replaced, and come last, so that they tell of a
-        whole folder.  One that is killed may leave
-        what was there as ``<staged>-before``.
+        A local folder is replaced in one step, or in two if it exists and the file system cannot
+        swap folders.  A process killed between them leaves the old one as ``<staged>-before``.
+
+        A bucket is changed file by file.  Files whose names begin with an underscore are removed
+        first, with files that are not replaced, and copied last.  So they always describe a
+        complete folder.
         """
 
     def drop(self, folder: str) -> None:
-        """Remove *folder* and all below it; one that is not there is no error."""
+        """Remove *folder* and all below it; ignore a missing one."""
 
 
 def open_store(uri: str) -> Store:
     """Open a table's folder: a path, ``file://``, or a bucket of S3, GCS or Azure.
 
     Raises:
-        ConfigError: no way is known to make a file there exactly once.
+        ConfigError: Sluice does not support that kind of store.
     """
     scheme = urlsplit(uri).scheme if ":/" in uri else ""  # Hadoop writes `file:/folder`
     if not scheme:

@@ -42,21 +42,21 @@ def physical_name(field: Mapping[str, Any]) -> str:
 
 
 def to_arrow(schema_string: str) -> pa.Schema:
-    """Columns by their names in the table, with their NOT NULLs.
+    """The columns of a schema JSON, by their names in the table, with NOT NULL.
 
     Raises:
-        HeldError: ``protocol``, a type is not known here.
+        HeldError: ``protocol``, Sluice does not support a type.
     """
     return pa.schema([arrow_field(one) for one in json.loads(schema_string)["fields"]])
 
 
 def arrow_field(field: Mapping[str, Any]) -> pa.Field:
-    """One field of Delta's schema JSON."""
+    """Convert one field of Delta's schema JSON to Arrow."""
     return pa.field(field["name"], _arrow(field["type"]), nullable=bool(field["nullable"]))
 
 
 def delta_field(field: pa.Field) -> dict[str, Any]:
-    """One field for Delta's schema JSON."""
+    """Convert one Arrow field to Delta's schema JSON."""
     return {
         "name": field.name,
         "type": _delta(field.type),

@@ -1,1 +1,1 @@
-"""What must hold of the rows of a mirror; a file each, and its name is its key in the config."""
+"""Invariants: conditions on the rows of a mirror, one module each, named by its config key."""

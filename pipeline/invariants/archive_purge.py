@@ -1,7 +1,7 @@
-"""An invariant: no slice takes so many old rows that it may be an archive's purge.
+"""An invariant: no slice deletes so many old rows that it may be an archive's purge.
 
-Volume and age alone do not distinguish a purge from a mass delete, and both answers may be wrong:
-so the table waits until a person decides.  Deletes that are known to be an archive's (``archive``
+Volume and age alone do not distinguish a purge from a mass delete, and either guess may be wrong.
+So the table waits until a person decides.  Deletes that are declared as an archive's (``archive``
 in `sluice.yaml`, ``sluice archive keep``) do not count.  Pure.
 """
 
@@ -24,10 +24,11 @@ _TIME = pa.timestamp("us")
 
 @dataclass(frozen=True, slots=True)
 class ArchivePurge:
-    """More than ``rows`` deletes a day, or ``times`` the usual changes, of rows so much ``older``.
+    """Hold deletes of old rows above ``rows`` a day, or above ``times`` the usual daily changes.
 
-    ``column`` is a date or time that gives a row's age.  Fewer than ``asked`` are never held.
-    A day is held at most once: a waiver accepts the rest of it, too.
+    A row is old if its ``column``, a date or time, is more than ``older`` before its delete.  Up to
+    ``asked`` deletes are never held.
+    A day is held at most once: a waiver accepts the rest of that day, too.
     """
 
     column: str
@@ -38,10 +39,10 @@ class ArchivePurge:
     recalls: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what would hold every delete, or none.
+        """Reject invalid settings.
 
         Raises:
-            ConfigError: a bound below zero, or no column.
+            ConfigError: a bound is negative, or no column is named.
         """
         if not self.column or min(self.rows, self.times, self.asked) < 0:
             raise ConfigError(
@@ -50,7 +51,7 @@ class ArchivePurge:
             )
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """At most one breach, by the slice as a whole."""
+        """Yield at most one breach, by the slice as a whole."""
         intended.require(self.column)
         gone = intended.deleted((self.column,))
         old = self._old(gone, intended.table)
@@ -64,15 +65,20 @@ class ArchivePurge:
             yield Breach(self._explain(intended.table, old, before, landed.usual, limit))
 
     def limit(self, usual: float | None) -> float:
-        """More old rows than that are asked of, where so many changes a day are *usual*."""
+        """The most old rows that may be deleted in a day without a hold.
+
+        *usual* is the usual number of changes a day, None if that is unknown.
+        """
         most = self.rows if usual is None else min(self.rows, self.times * usual)
         return float(max(most, self.asked))
 
     def is_old(self, rows: pa.Table, table: str) -> npt.NDArray[np.bool_]:
-        """Which rows (the column, ``at``) were old when they went; unknown age counts as old.
+        """Which *rows* were old when they were deleted; a row of unknown age counts as old.
+
+        *rows* have the age column and ``at``, the time of the delete.
 
         Raises:
-            HeldError: ``invariant``, the column holds no age.
+            HeldError: ``invariant``, the column is neither a date nor a timestamp.
         """
         column = rows[self.column]
         if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):

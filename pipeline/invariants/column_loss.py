@@ -1,9 +1,9 @@
 """An invariant: no column loses its values in nearly all rows that a slice updates.
 
-The column-loss sentinel: a value that was there, by the change's own image of the row before it,
-is NULL or a placeholder now.  It cannot distinguish that from an intended UPDATE; hence it watches
-only tables that name it.  Cannot see: rows of sources that do not send what a row was
-before, new rows, and rows that change in fewer than ``rows`` in one slice.  Pure.
+This is the column-loss sentinel.  A value is lost if the change's before image has it and the new
+row has NULL or a placeholder.  An intended UPDATE may do the same, so only tables that configure
+this invariant are checked.  Cannot detect: losses in changes without a before image, in new rows,
+and in columns with fewer than ``rows`` values before the slice.  Pure.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,9 @@ from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask
 
 @dataclass(frozen=True, slots=True)
 class ColumnLoss:
-    """Fail where a ``share`` of at least ``rows`` values that were there is lost.
+    """Fail if a ``share`` of at least ``rows`` earlier values of a column is lost.
 
-    ``columns``: none named are all but the key's.  ``placeholders`` are what counts as none, as
-    text, beside NULL.
+    No ``columns`` means all outside the key.  ``placeholders`` are texts that count as NULL.
     """
 
     share: float = 0.9
@@ -30,12 +29,12 @@ class ColumnLoss:
     placeholders: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
-        """Refuse what is no share."""
+        """Reject a ``share`` that is not above 0 and at most 1, and ``rows`` below 1."""
         if not 0 < self.share <= 1 or self.rows < 1:
             raise ConfigError("share must lie above 0 and up to 1, rows must be 1 at least")
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Column by column; what was there before is read only where many rows hold nothing now."""
+        """Check column by column; earlier values are read only if many new values are absent."""
         absent = {}
         for name in self.columns or _others(intended):
             nothing = self._nothing(intended.column(name))
@@ -55,7 +54,7 @@ class ColumnLoss:
         if not self.placeholders or pa.types.is_binary(column.type):
             return absent
         if not pa.types.is_string(column.type) and self.placeholders == ("",):
-            return absent  # of no other type is a value an empty text
+            return absent  # only a string can be the empty text
         texts = pc.is_in(column.cast(pa.string()), value_set=pa.array(self.placeholders))
         found: Mask = absent | pc.fill_null(texts, False).to_numpy(zero_copy_only=False)
         return found

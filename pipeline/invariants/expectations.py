@@ -1,8 +1,8 @@
-"""An invariant: rows meet the critical expectations about single rows of suites.
+"""An invariant: each row meets the critical expectations of suites of Great Expectations.
 
-Suites are those of Great Expectations. Expectations about a set of rows (unique values, a mean,
-a row count) are not evaluated, because a slice is not the table. Importing Great Expectations
-takes seconds in each process that merges such a table.
+Expectations about a set of rows (unique values, a mean, a row count) are not evaluated, because a
+slice is not the table. Importing Great Expectations takes seconds in each process that merges
+such a table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,35 +28,35 @@ from pipeline.suites import (
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Each new row meets ``suite``, and those of ``suites`` whose pattern matches its table."""
+    """Each new row meets ``suite``, and the files of ``suites`` whose pattern matches its table."""
 
     suite: tuple[ExpectationSettings, ...] = ()
-    """Expectations of each table."""
+    """Expectations for every table."""
     suites: Mapping[str, str] = field(default_factory=dict)
     """Files of suites, as Great Expectations 1.x exports them, by table or pattern of tables."""
     modules: tuple[str, ...] = ()
     """Full names of modules with expectations of your own."""
 
     def __post_init__(self) -> None:
-        """Refuse a suite without what evaluates it, and what would demand nothing."""
+        """Reject a config without expectations, and one without the Great Expectations package."""
         require_package("great_expectations")
         if not self.suite and not self.suites:
             raise ConfigError("has no expectations; write `suite`, or files under `suites`")
 
     def located_from(self, folder: Path) -> "Expectations":
-        """Return it with files relative to *folder*; ConfigError if one is no suite."""
+        """Return a copy whose files are relative to *folder*; ConfigError if one is no suite."""
         return replace(self, suites=resolve_suites(self.suites, folder))
 
     def mistakes(self) -> Iterator[str]:
-        """Yield each expectation that cannot be evaluated on any table, behind its key."""
+        """Yield each expectation that cannot be evaluated on any table, as ``key.fault``."""
         return list_mistakes(self.suite, self.suites, self.modules)
 
     def column_mistakes(self, table: str, columns: Sequence[str]) -> Iterator[str]:
-        """Yield each expectation about a column that the *table* does not have."""
+        """Yield the fault of each expectation about a column that the *table* does not have."""
         return list_column_mistakes(self.suite, self.suites, table, columns)
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Expectation by expectation; rows of a `warning` or `info` go on."""
+        """Check each critical expectation; those of severity `warning` or `info` are skipped."""
         try:
             import_expectations(self.modules)
             read = (*self.suite, *read_suites(self.suites, intended.table))

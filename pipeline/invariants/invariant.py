@@ -1,10 +1,10 @@
-"""Defines the invariant protocol: what rows must satisfy before they reach a mirror.
+"""Defines the invariant protocol: a condition on rows before they reach a mirror.
 
 Each invariant has its own module, named by its config key; the config may also name modules of
 yours. A slice that breaks an invariant is held as a whole, before any of it is written: see
 `pipeline.apply.invariants`. An invariant gets rows in memory, wherever a task runs.
 
-`numbered` finds rows that have the same values in all columns. It compares texts byte by byte.
+`number_values` finds rows with the same values in all columns. It compares texts byte by byte.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +24,11 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LandedDay:
-    """What was applied of a table before a slice, as of one day.
+    """The changes of one day that were applied to a table before the current slice.
 
-    ``usual`` is how many changes a day before it had, None where that is not known; ``deleted`` are
-    the rows that went on it, but for archived ones: the column that was asked for, and ``at``.
+    ``usual`` is the usual number of changes of a day before it, None if that is not known.
+    ``deleted`` are the rows deleted on that day, without archived ones.  They have the requested
+    column and ``at``, the time of the delete.
     """
 
     usual: float | None
@@ -36,19 +37,21 @@ class LandedDay:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntendedRows:
-    """What a slice is about to leave in a mirror.
+    """The rows that a slice is about to write to a mirror, and readers of related rows.
 
-    ``rows`` are the new rows, in the mirror's columns; ``key`` names those of its key.  ``there``
-    is the number of the mirror's rows before; the slice replaces or takes ``changed`` of them, and
-    with ``emptied`` also some that are not counted, by a TRUNCATE.
-    ``standing`` takes values (a column for each of a row's; each row once, none null) and returns
-    which are in a row of the mirror that the slice leaves as it is.  ``before`` reads columns as
-    each of ``rows`` held them before the slice; an unknown column is all null.  ``elsewhere``
-    takes values, a row for each of ``rows``, and returns whether they are in the columns of these
-    names of another table, see :class:`Referring`: null where that is not known yet, true where
-    one of them is null.  ``deleted`` reads columns of the rows that go by a delete, and ``at``,
-    the source's time of it; archived ones do not go.  ``landed`` returns what was applied before
-    on a day (UTC).
+    ``rows`` are the new rows, in the mirror's columns; ``key`` names the key columns.  ``there``
+    is the number of the mirror's rows before the slice.  The slice replaces or deletes ``changed``
+    of them.  If ``emptied``, a TRUNCATE deletes further rows, which are not counted.
+
+    ``standing`` takes distinct values without nulls, in columns of the mirror's names.  It returns
+    which of them are in a row of the mirror that the slice does not change.
+    ``before`` reads columns of ``rows`` as the before images have them, null where unknown.
+    ``elsewhere`` takes the name of another table (see :class:`Referring`) and values in columns
+    of that table, in the order of ``rows``.  It returns whether that table has them: null if that
+    is not known yet, true if one of the values is null.
+    ``deleted`` reads columns of the rows that the slice deletes, and ``at``, the source's time of
+    the delete; archived rows are not among them.  ``landed`` returns what was applied before on a
+    day (UTC).
     """
 
     table: str
@@ -64,20 +67,20 @@ class IntendedRows:
     landed: Callable[[str, date], LandedDay]
 
     def column(self, name: str) -> pa.Array:
-        """One of its columns, whole.
+        """The column *name* of the new rows, as one array.
 
         Raises:
-            HeldError: ``invariant``, the mirror has none of that name.
+            HeldError: ``invariant``, the mirror has no column of that name.
         """
         self.require(name)
         column = self.rows[name].combine_chunks()
         return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 
     def require(self, name: str) -> None:
-        """Return only if there is a column of that *name*.
+        """Raise unless the mirror has a column *name*.
 
         Raises:
-            HeldError: ``invariant``.
+            HeldError: ``invariant``; the message lists the mirror's columns.
         """
         if name not in self.rows.column_names:
             known = ", ".join(one for one in self.rows.column_names if not one.startswith("_"))
@@ -88,9 +91,10 @@ class IntendedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breach:
-    """How an invariant is broken, without a value of a row, and by which; None: by all of them.
+    """One way in which a slice breaks an invariant; ``what`` contains no value of a row.
 
-    Where it is not ``sure``, changes that are still on their way may resolve it.
+    ``rows`` selects the new rows that break it; None means the slice as a whole.  If it is not
+    ``sure``, changes that have not landed yet may resolve it.
     """
 
     what: str
@@ -99,41 +103,41 @@ class Breach:
 
 
 class Invariant(Protocol):
-    """One demand on the rows of some tables; its settings are its dataclass fields."""
+    """A condition on the rows of some tables; its settings are its dataclass fields."""
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """How the rows break it; nothing if they do not.
+        """Yield each breach; nothing if the rows satisfy the invariant.
 
         Raises:
-            HeldError: ``invariant``, it cannot be asked of this table: says why.
+            HeldError: ``invariant``, it cannot be checked on this table; the message says why.
         """
         ...
 
 
 @runtime_checkable
 class Recalling(Protocol):
-    """An invariant that may need what ``landed``: only if ``recalls`` is true is it computed."""
+    """An invariant that may call ``landed``, which works only if ``recalls`` is true."""
 
     recalls: ClassVar[bool]
 
 
 @runtime_checkable
 class Referring(Protocol):
-    """An invariant that asks ``elsewhere``; of these tables and of no other."""
+    """An invariant that calls ``elsewhere``, only for the tables ``others``."""
 
     @property
     def others(self) -> frozenset[str]:
-        """Their names."""
+        """Names of the other tables."""
         ...
 
 
 def known_invariants() -> tuple[str, ...]:
-    """Names of all, sorted."""
+    """Names of all invariants, sorted."""
     return plugins.list_keys(invariants, "INVARIANT")
 
 
 def find_invariant(name: str) -> type[Invariant]:
-    """The class of that name.
+    """The invariant class called *name*.
 
     Raises:
         ConfigError: the name is unknown.
@@ -142,7 +146,7 @@ def find_invariant(name: str) -> type[Invariant]:
 
 
 def number_values(values: pa.Table) -> npt.NDArray[np.int64]:
-    """A number for each row, from 0 on, the same where all values are; none of them is null."""
+    """A number for each row, from 0; rows with equal values get the same one.  No value is null."""
     numbers = np.zeros(len(values), np.int64)
     for column in values.columns:
         encoded = column.combine_chunks().dictionary_encode()

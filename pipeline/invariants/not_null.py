@@ -13,7 +13,7 @@ class NotNull:
     columns: tuple[str, ...]
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Column by column."""
+        """Check column by column."""
         for name in self.columns:
             column = intended.column(name)
             if column.null_count:

@@ -1,8 +1,8 @@
 """An invariant: no column holds personal or secret data in the clear.
 
-Looked at is each row as the mirror would get it: after the standards that hash, mask or encrypt.
-Identity numbers, cards and phone numbers without a country may come by chance, so a few of them
-among many numbers that look alike break nothing. Pure.
+It checks each row as the mirror would get it, after the standards that hash, mask or encrypt.
+Other numbers may look like identity numbers, cards or phone numbers without a country by chance.
+So a few of them among many similar numbers break nothing. Pure.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Plaintext:
     """``columns`` hold no identity numbers, cards, phone numbers, e-mail or keys."""
 
     columns: tuple[str, ...] = (ALL,)
-    """Columns of text or whole numbers; ``*`` is all of text but those that are ``clear``."""
+    """Columns of text or whole numbers; ``*`` is all columns of text except those in ``clear``."""
     clear: tuple[str, ...] = ()
     """Columns that may hold such data."""
     identity: tuple[IdentityName, ...] = ("cn.ric", "iban")
@@ -45,13 +45,13 @@ class Plaintext:
     regions: tuple[str, ...] = ("CN",)
     """Regions (ISO 3166) whose phone numbers are written without a country."""
     chance: float = 1e-9
-    """Numbers with check digits count if so many are valid by chance at most so often.
+    """Numbers with check digits count if so many valid ones have at most this probability.
 
     At 1e-9 ten cards of one column are found in a slice, at 0.2 the first one.
     """
 
     def __post_init__(self) -> None:
-        """Refuse what finds nothing."""
+        """Reject settings that are invalid or find nothing, and missing packages."""
         for package in PACKAGES:
             require_package(package)
         if not self.columns:
@@ -63,14 +63,14 @@ class Plaintext:
         require_regions(self.regions)
 
     def doubts(self) -> Iterator[str]:
-        """Yield each setting without effect, behind its key."""
+        """Yield each setting without effect, as ``key: problem; fix``."""
         if self.clear and ALL not in self.columns:
             yield f"clear: has no effect unless columns has {ALL!r}; add it, or remove clear"
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Kind by kind of each column; no key is named where one of the rows' may be in the clear.
+        """Check each column for each kind; keys are not shown if one may hold such data.
 
-        One value in a key may be enough, so a key counts as if chance explained nothing.
+        For that, one value that looks like such data is enough, even if chance may explain it.
         """
         from pipeline.pii import find_rows, has_any, list_detectors  # noqa: PLC0415  - of an extra
 
@@ -96,7 +96,7 @@ class Plaintext:
                 )
 
     def _texts(self, intended: IntendedRows) -> Iterator[tuple[str, pa.Array]]:
-        """Each column to look through, as text."""
+        """Name and texts of each column to check."""
         for name in self.columns:
             if name != ALL:
                 yield name, _as_text(name, intended.column(name))
@@ -111,7 +111,7 @@ class Plaintext:
 
 
 def _key_texts(intended: IntendedRows, named: Mask) -> Iterator[pa.Array]:
-    """The key columns of the *named* rows, as text where they have one."""
+    """The key columns of the *named* rows, as text; bytes are decoded as UTF-8."""
     for name in intended.key:
         column = intended.column(name).filter(pa.array(named))
         if pa.types.is_dictionary(column.type):
@@ -126,10 +126,10 @@ def _key_texts(intended: IntendedRows, named: Mask) -> Iterator[pa.Array]:
 
 
 def _as_text(name: str, column: pa.Array) -> pa.Array:
-    """Texts and whole numbers.
+    """The values of a column of texts or whole numbers, as text.
 
     Raises:
-        HeldError: ``invariant``, the column has neither.
+        HeldError: ``invariant``, the column is of another type.
     """
     kind = column.type
     whole = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)

@@ -1,6 +1,6 @@
 """An invariant: values of a column lie between two bounds (inclusive).
 
-NULL is no value: see ``not_null``.  NaN lies between no bounds.  Pure.
+NULL is always allowed: see ``not_null``.  NaN is always out of range.  Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ class ValueBounds:
     """The greatest value that is allowed."""
 
     def __post_init__(self) -> None:
-        """Refuse what bounds nothing, or everything."""
+        """Reject no bound, and numeric bounds between which no value lies."""
         if self.least is None and self.most is None:
             raise ConfigError("has no bound; write least, most, or both")
         bounds = [one for one in (self.least, self.most) if isinstance(one, int | float)]
@@ -36,12 +36,12 @@ class ValueBounds:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """``columns`` names the bounds of each."""
+    """``columns`` maps each column to its bounds."""
 
     columns: Mapping[str, ValueBounds]
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Column by column."""
+        """Check column by column."""
         for name, bounds in self.columns.items():
             column = intended.column(name)
             outside = _outside(name, column, bounds)
@@ -66,10 +66,10 @@ def _outside(name: str, column: pa.Array, bounds: ValueBounds) -> Mask:
 
 
 def _cast_bound(name: str, column: pa.Array, bound: Bound) -> pa.Scalar:
-    """The bound as a value that compares with the column's.
+    """The bound as a value that compares with values of the column.
 
     Raises:
-        HeldError: ``invariant``, the bound has no such value.
+        HeldError: ``invariant``, the bound does not compare with the column's type.
     """
     kind = column.type
     try:

@@ -1,10 +1,11 @@
-"""An invariant: what these columns name is a row of another table; a foreign key.
+"""An invariant: the values of these columns exist in a row of another table (a foreign key).
 
-A row whose parent is on its way waits for it: that none is there is known once everything has
-landed that its source committed before it.  A parent counts wherever it stands: in the other's
-mirror, or landed and not merged yet; so does one that was deleted later than the row came.  A NULL
-among the columns names nothing.  Texts are compared byte by byte.  Cannot see: parents that go
-while rows name them, and which shard's row a value means where several fold into one table.  Pure.
+A row waits until its parent has landed.  The parent is known to be missing once everything has
+landed that the source committed before the row.  A parent counts if it is in the other mirror, or
+has landed and is not merged, or was deleted after the row arrived.  A row with a NULL among the
+columns refers to nothing.  Texts are compared byte by byte.  Cannot detect: parents that are
+deleted while rows refer to them, and references to another shard's row where several shards fold
+into one table.  Pure.
 """
 
 from collections.abc import Iterator
@@ -19,14 +20,14 @@ from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """Values of ``columns`` stand in the columns ``to`` of ``table``, in this order."""
+    """The values of ``columns`` exist in the columns ``to`` of ``table``, in this order."""
 
     columns: tuple[str, ...]
     table: str
     to: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse columns that do not go together."""
+        """Reject lists of different lengths, empty lists, and a column named twice in ``to``."""
         if not self.columns or len(self.columns) != len(self.to):
             raise ConfigError("columns and to must be lists of as many columns, at least one")
         if len({*self.to}) != len(self.to):
@@ -40,7 +41,7 @@ class Referenced:
     keys: tuple[ForeignKey, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what demands nothing, and looks as if it did."""
+        """Reject a config without keys: it would check nothing."""
         if not self.keys:
             raise ConfigError("keys: names none; write [{columns: [...], table: ..., to: [...]}]")
 
@@ -49,7 +50,7 @@ class Referenced:
         return frozenset(key.table for key in self.keys)
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Check key by key; report what is not known yet separately."""
+        """Check key by key; values that are not known yet are a separate breach, not ``sure``."""
         for key in self.keys:
             pairs = zip(key.to, key.columns, strict=True)
             values = pa.table({there: intended.column(own) for there, own in pairs})

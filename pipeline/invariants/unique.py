@@ -1,7 +1,8 @@
 """An invariant: no two rows of the mirror hold the same values in these columns.
 
-Beyond the key, which is always unique; where keys are not unique across shards, these columns must
-be.  A row with a NULL among them is like no other.  Texts are compared byte by byte.  Pure.
+The key is always unique and needs no entry.  These columns must be unique across shards, even where
+keys are not.  A row with a NULL among them is never a duplicate.  Texts are compared byte by byte.
+Pure.
 """
 
 from collections.abc import Iterator
@@ -16,17 +17,17 @@ from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask,
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """``sets`` are lists of columns: among the rows of the slice, and against the mirror's."""
+    """``sets`` are lists of columns, checked within the slice and against the mirror's rows."""
 
     sets: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
-        """Refuse a set without columns."""
+        """Reject a set without columns."""
         if not all(self.sets):
             raise ConfigError("a set without columns; write lists of columns: [[email], [a, b]]")
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Set by set."""
+        """Check set by set."""
         for names in self.sets:
             columns = {name: intended.column(name) for name in names}
             doubled = _doubled(pa.table(columns), intended)
@@ -35,7 +36,7 @@ class Unique:
 
 
 def _doubled(values: pa.Table, intended: IntendedRows) -> Mask:
-    """Rows with the values of another row, of the slice or of the mirror."""
+    """Which rows have the values of another row, in the slice or in the mirror."""
     found = np.ones(len(values), np.bool_)
     for column in values.columns:
         found &= column.is_valid().to_numpy()

@@ -1,1 +1,1 @@
-"""One file a source: what Sluice asks of a database server."""
+"""Sources, one module or package each: the queries that Sluice sends to a database server."""

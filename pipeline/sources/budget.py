@@ -1,11 +1,11 @@
-"""Paces what checks read of one source: so many rows, and so much time of queries, a second.
+"""Limits what checks read from one source per second: rows, and time of queries.
 
-`SourceBudget` is shared by all workers of the checks of a source. `BudgetedQueries` is the one gate
-that each of their queries goes through. A query is never cut short: it may take the budget into
-debt, and the next query waits until the debt is small again. So the mean holds for queries of
-any cost. A budget that was not used is saved for `SAVED` seconds, so small tables never wait.
+All workers of a source's checks share one `SourceBudget`. All their queries go through
+`BudgetedQueries`. A query is never interrupted: it may put the budget into debt, and the next
+query waits until the debt is small again. So the mean holds for queries of any cost. Unused budget
+is saved for `SAVED` seconds, so small tables never wait.
 
-The pace falls as the server comes near its limits: many statements run, or its replica is late.
+The pace falls as the server approaches its limits: many statements run, or its replica is late.
 
 Cannot detect: rows that a server reads and does not count, such as those of a sum without an index.
 The time of such a query counts.
@@ -27,22 +27,22 @@ from pipeline.sources.source import Limits, Range, TableQueries, read_strain
 
 T = TypeVar("T")
 SAVED = 10.0
-"""Seconds of a budget that are saved while it is not used, and may be owed before a query waits."""
+"""Seconds of a budget that are saved while it is unused, and the debt in seconds without a wait."""
 EASY = 0.5
-"""Up to this strain of a server the whole budget is there."""
+"""Up to this strain of a server the whole budget is available."""
 LEAST = 0.1
-"""The share of the budget that is left for a server at its limits."""
+"""The share of the budget for a server at its limits."""
 PERIOD = 60.0
-"""Seconds over which waiting is added up to say that a budget is too small."""
+"""Seconds over which waits are added up to report that a budget is too small."""
 CROWDED = 0.25
-"""A budget is too small if its queries waited for this share of the time, or for more."""
+"""A budget is reported as too small if its queries waited for at least this share of the time."""
 BLINK, NAP = 0.001, 1.0
-"""Seconds of the shortest and the longest wait, after which the pace is looked at again."""
+"""Seconds of the shortest and the longest wait before the pace is computed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a source gives in a second: rows, and seconds of queries; 0: no limit."""
+    """What may be read from a source per second: rows, and seconds of queries; 0: no limit."""
 
     rows: float
     busy: float
@@ -55,21 +55,21 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Rows and seconds that are left at the instant ``at``, in seconds; below 0: owed."""
+    """Rows and seconds that are left at ``at``, seconds of the clock; a negative value is debt."""
 
     rows: float
     busy: float
     at: float
 
     def refilled(self, pace: Pace, now: float) -> "Balance":
-        """The balance at *now*, not above what `SAVED` seconds give."""
+        """The balance at *now*, limited to `SAVED` seconds of *pace*."""
         passed = max(now - self.at, 0.0)
         rows = min(self.rows + passed * pace.rows, SAVED * pace.rows)
         busy = min(self.busy + passed * pace.busy, SAVED * pace.busy)
         return Balance(rows, busy, max(now, self.at))
 
     def wait(self, pace: Pace, owed: float) -> float:
-        """Seconds until no more is owed than *owed* seconds of *pace* give."""
+        """Seconds until the debt is at most *owed* seconds of *pace*."""
         times = [0.0]
         if pace.rows:
             times.append(-self.rows / pace.rows - owed)
@@ -80,7 +80,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What queries of one check have cost so far: rows, seconds, and how many queries."""
+    """The cost of the queries of one check so far: rows, seconds, and number of queries."""
 
     rows: int = 0
     seconds: float = 0.0
@@ -89,9 +89,9 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What may be read of a source now without debt; None: it has no limit of rows.
+    """``rows`` that may be read from a source now without debt; None means no limit of rows.
 
-    ``pressed`` says with figures that its checks wait for the budget; empty if they do not.
+    ``pressed`` reports with figures that checks wait for the budget; it is empty if they do not.
     """
 
     rows: int | None = None
@@ -100,9 +100,9 @@ class Allowance:
 
 @dataclass(eq=False)
 class SourceBudget:
-    """The budget of one source, for all threads; *sleep* waits for so many seconds.
+    """The budget of one source, for all threads; ``sleep`` waits for a number of seconds.
 
-    ``spent`` is by check, ``waited`` the seconds that queries and checks have waited.
+    ``waited`` is the seconds that queries and checks have waited.
     """
 
     name: str
@@ -119,18 +119,18 @@ class SourceBudget:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin with what is saved."""
+        """Begin with the budget of `SAVED` seconds."""
         pace = self._pace()
         self._balance = Balance(SAVED * pace.rows, SAVED * pace.busy, self.clock())
 
     @property
     def spent(self) -> Mapping[str, Spending]:
-        """What was spent so far, by check."""
+        """The cost so far, by check."""
         with self._lock:
             return dict(self._spent)
 
     def admit(self, owed: float = 0.0) -> None:
-        """Wait until no more is owed than *owed* seconds give."""
+        """Wait until the debt is at most *owed* seconds of the pace."""
         while (wait := self._wait(owed)) > 0:
             nap = max(min(wait, NAP), BLINK)  # the strain may end meanwhile
             self.sleep(nap)
@@ -138,15 +138,15 @@ class SourceBudget:
                 self._note_wait(nap)
 
     def note_strain(self, strain: float) -> None:
-        """Go on at the pace for a server under *strain*."""
+        """Change to the pace for a server under *strain*."""
         with self._lock:
             self._balance = self._balance.refilled(self._pace(), self.clock())
             self.strain, self._noted = strain, self.clock()
 
     def charge(self, check: str, rows: int, seconds: float, *, sent: bool) -> None:
-        """Take what a query has cost; one that was not *sent* to the server costs nothing.
+        """Charge the cost of a query; a query that was not *sent* to the server costs nothing.
 
-        A query that failed costs its time: the server may have worked until then.
+        A failed query costs its time, because the server may have worked until then.
         """
         with self._lock:
             known = self._spent.get(check, Spending())
@@ -158,9 +158,10 @@ class SourceBudget:
                 self._balance = replace(left, rows=left.rows - rows, busy=left.busy - seconds)
 
     def count_scan(self, shard: Shard, rows: int, *, whole: bool) -> int:
-        """Rows that a scan of *shard* has read, which found *rows*: all of them, if it is *whole*.
+        """Return the number of rows that a scan of *shard* read, which returned *rows*.
 
-        Another scan finds few, and reads as many as the last whole one.
+        A *whole* scan returns all rows.  Another scan returns few, but reads as many as the last
+        whole one.
         """
         with self._lock:
             if whole:
@@ -168,7 +169,7 @@ class SourceBudget:
             return max(self._scans.get(shard, 0), rows)
 
     def allowance(self) -> Allowance:
-        """What may be read now."""
+        """The rows that may be read now without debt."""
         with self._lock:
             pace, now = self._pace(), self.clock()
             left = self._balance.refilled(pace, now)
@@ -208,16 +209,16 @@ class SourceBudget:
         return Pace(float(self.limits.rows_per_second), self.limits.busy.total_seconds())
 
     def _pace(self) -> Pace:
-        old = self.clock() - self._noted > PERIOD  # the next query looks again
+        old = self.clock() - self._noted > PERIOD  # the next query reads the strain again
         return self._usual().eased(0.0 if old else self.strain)
 
 
 @dataclass(eq=False)
 class BudgetedQueries(TableQueries):
-    """Queries about the tables of one source, paid for from its *budget*.
+    """Queries on the tables of one source, charged to its ``budget``.
 
-    ``primary`` describes columns.  ``choose`` returns the server that answers all else: a replica
-    where there is one; its waiting costs nothing.  ``check`` is who asks.
+    ``primary`` describes columns.  ``choose`` returns the server for all other queries, a replica
+    if there is one; the time in ``choose`` costs nothing.  ``check`` names the check that queries.
     """
 
     primary: TableQueries
@@ -323,7 +324,7 @@ class BudgetedQueries(TableQueries):
         ask: Callable[[TableQueries], T],
         rows: Callable[[T], int],
     ) -> T:
-        """Wait for the budget, ask the server, and pay for the answer."""
+        """Wait for the budget, query the server, and charge the cost."""
         budget = self.budget
         budget.admit(SAVED)
         called = budget.clock()

@@ -1,9 +1,9 @@
-"""Parses the conditions that select rows: columns compared with values, and nothing else.
+"""Parses conditions that select rows: columns compared with values, and nothing else.
 
 ``day >= '2026-03-01' AND (state IN ('open', 'paid') OR total IS NULL)``.  Functions, subqueries and
 columns on the right are rejected, so a condition cannot change or hide anything.  A name is bare,
-or in double quotes or backticks, which are doubled inside; a text is in single quotes.  Each
-source renders it as its own SQL, with the values as arguments.  Pure.
+or in double quotes or backticks; a text is in single quotes.  Double a quote inside quotes.  Each
+source renders the condition as its own SQL, with the values as arguments.  Pure.
 """
 
 import re
@@ -18,7 +18,7 @@ SqlCondition = tuple[str, tuple[Value, ...]]
 """SQL with ``%s`` for each value, and the values."""
 SIGNS = ("=", "<>", "!=", "<", "<=", ">", ">=")
 LONGEST = 10_000  # characters
-MOST_DIGITS = 100  # of a number: columns have 65 at most, and Python reads 4,300
+MOST_DIGITS = 100  # digits of a number; columns have at most 65, and Python parses 4,300
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<text>'(?:[^']|'')*')
@@ -77,7 +77,7 @@ def parse_condition(text: str) -> Condition:
     """Parse a condition.
 
     Raises:
-        ConfigError: its syntax is not supported; says at which place.
+        ConfigError: its syntax is not supported; the message shows the text at the error.
     """
     if len(text) > LONGEST:
         raise ConfigError(f"the condition has {len(text)} characters, the limit is {LONGEST}")
@@ -150,7 +150,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """In capitals; empty if it is not a keyword or sign."""
+        """The text in capitals; empty if the token is not a word or sign."""
         return self.text.upper() if self.kind in ("word", "sign") else ""
 
 
@@ -167,7 +167,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 @dataclass(eq=False)
 class _Parser:
-    """Recursive descent; OR binds less than AND, AND less than NOT."""
+    """A recursive descent parser; OR binds less than AND, AND less than NOT."""
 
     text: str
     tokens: list[_Token]
@@ -198,7 +198,7 @@ class _Parser:
 
     def _deeper(self, read: Callable[[], Condition]) -> Condition:
         self.depth += 1
-        if self.depth > 50:  # far below what would end the interpreter
+        if self.depth > 50:  # far below the interpreter's recursion limit
             raise self.refusal()
         found = read()
         self.depth -= 1

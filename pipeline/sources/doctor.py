@@ -26,11 +26,11 @@ TableFinding = tuple[FindingSeverity, str, str, str]
 
 
 class DescribedTable(Protocol):
-    """What every engine's description of a table has."""
+    """The common part of the table descriptions of all databases."""
 
     @property
     def shard(self) -> Shard:
-        """Which table it is."""
+        """The shard that is described."""
         ...
 
 
@@ -64,10 +64,10 @@ def check_key(
     *,
     topic_keys: bool,
 ) -> list[TableFinding]:
-    """Check the *key* that the config names, or that the table has one if it names none.
+    """Check the *key* in the config, or if it is empty, that the table has one.
 
-    *unique* are the sets of columns that identify a row.  *topic_keys*: the connector names keys
-    of its own, so a table without one may have a key in its topic.
+    *unique* are the sets of columns that identify a row.  *topic_keys*: the connector sets its own
+    keys, so a table without a key may have one in its topic.
     """
     if key:
         return _check_named_key(key, unique, not_null)
@@ -102,7 +102,7 @@ def report_unverifiable(reasons: Sequence[str], fix: str = NOT_COMPARED) -> list
 
 
 def report_uncompared(columns: Iterable[Column], verifiable: Collection[str]) -> list[TableFinding]:
-    """Report which *verifiable* columns the check of values leaves out, each with its reason."""
+    """Report the *verifiable* columns that the probe `values` omits, each with its reason."""
     reasons = [
         f"{one.name}: {why}"
         for one in columns

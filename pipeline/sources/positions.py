@@ -1,7 +1,7 @@
 """Compares positions in the logs of sources, by the rules of their kind.
 
-A position names its kind, so one that is read from a checkpoint, a store or a certificate can be
-compared without its source.  Only the kind reads its words.  Pure, but for the import of the kind.
+A position names its kind, so a position from a checkpoint, a store or a certificate can be compared
+without its source.  Only the rules of the kind parse its text.  Pure, except that it imports them.
 """
 
 from functools import cache
@@ -12,16 +12,16 @@ from pipeline.model import Head, Order, Position
 
 
 class PositionRules(Protocol):
-    """How a kind of source compares its positions; a source names them as ``positions``."""
+    """Rules for the positions of one kind of source; a source has them as ``positions``."""
 
     def locate(self, position: Position) -> tuple[int, int]:
-        """``log`` and ``pos`` that the `Order` of a change which begins there has."""
+        """``log`` and ``pos`` in the `Order` of a change that begins at *position*."""
         ...
 
     def has_reached(self, passed: Position, wanted: Position) -> bool:
         """Whether a reader at *passed* has read everything before *wanted*.
 
-        Both are assumed to be of one log; false where they show that they are not.
+        Both are assumed to be of the same log; false if they show that they are not.
         """
         ...
 
@@ -38,28 +38,28 @@ class PositionRules(Protocol):
         ...
 
     def explain_overrun(self, said: Position, end: Position) -> str | None:
-        """Why *said* cannot lie in the log that ends at *end*; None if it can."""
+        """Why *said* cannot be in the log that ends at *end*; None if it can."""
         ...
 
     def names_transactions(self, position: Position) -> bool:
-        """Whether it names the transactions of its log, so that other logs are recognized."""
+        """Whether *position* has the transactions of its log, so other logs are recognized."""
         ...
 
     def may_contain(self, position: Position, transaction: str) -> bool:
-        """Whether *transaction*, by its name in the change log, may be before it."""
+        """Whether *transaction*, named as in the change log, may be before *position*."""
         ...
 
     def compares_replicas(self, position: Position) -> bool:
-        """Whether the head of a replica shows what it has executed of the log of *position*."""
+        """Whether a replica's head shows how much of the log of *position* it has executed."""
         ...
 
     def explain_behind(self, source: Head, replica: Head) -> str | None:
         """Why *replica* may not have executed all that *source* had; None if it has.
 
-        Called where `compares_replicas`.
+        Called only if `compares_replicas` is true.
 
         Raises:
-            ProofError: it is no replica of that server, or no longer one.
+            ProofError: it is not, or no longer, a replica of that server.
         """
         ...
 
@@ -75,7 +75,7 @@ def find_position_rules(kind: str) -> PositionRules:
 
 
 def locate_position(position: Position) -> tuple[int, int]:
-    """``log`` and ``pos`` that the `Order` of a change which begins there has."""
+    """``log`` and ``pos`` in the `Order` of a change that begins at *position*."""
     return find_position_rules(position.kind).locate(position)
 
 
@@ -101,24 +101,24 @@ def explain_missing_log(known: Head, now: Head, landed: Order | None = None) -> 
 
 
 def explain_overrun(said: Position, end: Position) -> str | None:
-    """Why *said* cannot lie in the log that ends at *end*; None if it can."""
+    """Why *said* cannot be in the log that ends at *end*; None if it can."""
     if said.kind != end.kind:
         return f"a position of kind {said.kind} cannot be in a log of kind {end.kind}"
     return find_position_rules(end.kind).explain_overrun(said, end)
 
 
 def names_transactions(position: Position) -> bool:
-    """Whether it names the transactions of its log, so that other logs are recognized."""
+    """Whether *position* has the transactions of its log, so other logs are recognized."""
     return find_position_rules(position.kind).names_transactions(position)
 
 
 def may_contain(position: Position, transaction: str) -> bool:
-    """Whether *transaction*, by its name in the change log, may be before it."""
+    """Whether *transaction*, named as in the change log, may be before *position*."""
     return find_position_rules(position.kind).may_contain(position, transaction)
 
 
 def compares_replicas(position: Position) -> bool:
-    """Whether the head of a replica shows what it has executed of the log of *position*."""
+    """Whether a replica's head shows how much of the log of *position* it has executed."""
     return find_position_rules(position.kind).compares_replicas(position)
 
 
@@ -126,6 +126,6 @@ def explain_behind(source: Head, replica: Head) -> str | None:
     """Why *replica* may not have executed all that *source* had; None if it has.
 
     Raises:
-        ProofError: it is no replica of that server, or no longer one.
+        ProofError: it is not, or no longer, a replica of that server.
     """
     return find_position_rules(source.position.kind).explain_behind(source, replica)

@@ -1,26 +1,26 @@
-"""Asks the replica of a source what probes ask, once it has executed what its primary had.
+"""Sends queries of probes to the replica of a source, once it is as far as its primary was.
 
-Each query first notes how far the primary is, and waits until the replica is as far; only then are
-rows read there. So an answer is of a moment after the query began, as an answer of the primary is:
-a replica that is behind never looks like a loss. And a replica has only what its primary has
-logged, so all that it answers is below the next heartbeat. Both are needed by each check that
-compares a source with a mirror: it knows what had landed before it asks, and afterwards waits until
-the mirror has reached a heartbeat that is written later.
+Each query first reads the primary's position, then waits until the replica has reached it, and only
+then reads rows. So a result is from a moment after the query began, like a result of the primary: a
+replica that is behind never looks like a loss. A replica has only what its primary has logged, so
+all of its results are below the next heartbeat. Each check that compares a source with a mirror
+needs both. It reads what has landed before it queries, and afterwards waits until the mirror has
+reached a heartbeat that is written later.
 
-* Position and rows are read on one connection, the position first. Read after the rows, it could
-  be of a change that the rows do not have.
+* Position and rows are read on one connection, the position first. A position that is read after
+  the rows could include a change that the rows do not have.
 * MySQL with GTIDs: the transactions that a replica has executed are compared.
 * Postgres: system, database, timeline and LSN are compared. `pg_last_wal_replay_lsn` is "the last
-  write-ahead log location that has been replayed" (its manual, System Administration Functions);
-  what the primary sends to a standby or to a collector is flushed there. A server that is not in
-  recovery writes a log of its own: a clone of the primary has its identity, and its LSN says
-  nothing. It is refused, unless it is the primary itself. A standby can have replayed more than
-  its timeline shows, if it follows another server since. So it must also have the newest
+  write-ahead log location that has been replayed" (its manual, System Administration Functions).
+  What the primary sends to a standby or to a collector is flushed there. A server that is not in
+  recovery writes its own log. It may be a clone, which has the identity of the primary, but whose
+  LSN means nothing. So it is rejected, unless it is the primary itself. A standby that now follows
+  another server may have replayed more than its timeline shows. So it must also have the newest
   heartbeat, which only the source gets.
-* MySQL without GTIDs and MariaDB: the progress of a replica is unknown, and the primary answers.
+* MySQL without GTIDs and MariaDB: the progress of a replica is unknown, so the primary is queried.
 
-Cannot detect: rows that somebody wrote to the replica alone; a standby that is promoted between its
-position and the rows; a clone of a running machine with its memory.
+Cannot detect: rows that were written to the replica alone; a standby that is promoted between
+reading its position and the rows; a clone of a running machine with its memory.
 """
 
 import time
@@ -46,7 +46,7 @@ COMPARABLE = "enable global transaction ids at both servers, or remove options.r
 
 
 def refuse_own_log(replica: Source, primary: Source) -> None:
-    """Refuse a *replica* that writes a log of its own, unless it is the *primary* itself.
+    """Reject a *replica* that writes its own log, unless it is the *primary* itself.
 
     Raises:
         ProofError: it does.
@@ -58,13 +58,13 @@ def refuse_own_log(replica: Source, primary: Source) -> None:
 
 
 def _find_log_writer(server: Source) -> str | None:
-    """What the method ``log_writer`` of *server* returns; None where its kind has none."""
+    """The result of the method ``log_writer`` of *server*; None if its kind has no such method."""
     find: Callable[[], str | None] | None = getattr(server, "log_writer", None)
     return None if find is None else find()
 
 
 def _find_heartbeat(server: Source) -> int:
-    """The newest heartbeat that *server* has; -1 without any, or without their table."""
+    """The newest heartbeat that *server* has; -1 without any, or without the heartbeat table."""
     try:
         return server.newest_heartbeat()
     except ProofError:
@@ -73,10 +73,10 @@ def _find_heartbeat(server: Source) -> int:
 
 @dataclass(eq=False)
 class ReplicaChoice:
-    """Chooses who answers a query about tables of ``primary``: its ``replica``, where that may.
+    """Chooses the server for a query: the ``replica`` if its progress can be compared.
 
-    ``where`` is the replica's address, for messages. It may take ``patience`` to be as far as the
-    primary was.
+    ``where`` is the replica's address, for messages. ``patience`` is the time limit for the replica
+    to reach the position of the ``primary``.
     """
 
     primary: Source
@@ -85,10 +85,12 @@ class ReplicaChoice:
     patience: timedelta
 
     def choose(self) -> TableQueries:
-        """Return the replica once it is as far as the primary is now.
+        """Return the replica once it has reached the primary's present position.
+
+        Return the primary if positions of replicas cannot be compared.
 
         Raises:
-            SparedError: it is not after ``patience``.
+            SparedError: it has not after ``patience``.
             UnreachableError: it is no replica of the primary.
         """
         needed = self.primary.head()
@@ -106,11 +108,11 @@ class ReplicaChoice:
         return self.replica
 
     def examine(self) -> list[Finding]:
-        """What keeps probes and backfills from reading the replica, and how to fix it.
+        """Findings on what prevents probes and backfills from reading the replica.
 
         Raises:
             UnreachableError: a server does not answer.
-            ConfigError: a server refuses the user.
+            ConfigError: a server rejects the user.
         """
         heartbeat = _find_heartbeat(self.primary)
         needed = self.primary.head()
@@ -135,12 +137,12 @@ class ReplicaChoice:
         return Finding(REFUSE, code, f"source:{self.primary.name}", what, fix)
 
     def _await(self, needed: Head, heartbeat: int) -> str | None:
-        """What the replica is still missing after ``patience``; None if nothing."""
+        """Why the replica is still behind *needed* after ``patience``; None if it is not."""
         until = time.monotonic() + self.patience.total_seconds()
         return await_head(self.replica.head, partial(self._explain, needed, heartbeat), until, POLL)
 
     def _explain(self, needed: Head, heartbeat: int, there: Head) -> str | None:
-        """What the replica, whose head is *there*, is missing; None if nothing."""
+        """Why the replica, whose head is *there*, is behind *needed*; None if it is not."""
         refuse_own_log(self.replica, self.primary)
         missing = explain_behind(needed, there)
         if missing is None and heartbeat >= 0 and self.replica.newest_heartbeat() < heartbeat:

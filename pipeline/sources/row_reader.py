@@ -1,8 +1,7 @@
-"""Defines how a backfill reads rows behind a fence, and how it writes them as collector JSON.
+"""Defines how a backfill reads rows behind a fence, and how it encodes them like a collector.
 
 The rows contain everything committed before `ReadFence.head`. They may also contain later
-commits; those arrive again as newer changes. Methods raise the same errors as those of a
-source.
+commits, which arrive again as newer changes. Methods raise the same errors as those of a source.
 
 * Keys: a key text is accepted only as the source log writes it. Another spelling would match at
   the source but not in the mirror.
@@ -27,21 +26,21 @@ from pipeline.settings import SourceSettings, parse_host_port
 from pipeline.sources.condition import Condition
 
 KeyTexts = tuple[str, ...]
-"""Values of a key, or of its first columns, as texts that only their source reads.
+"""Values of a key, or of its first columns, as texts that only their source interprets.
 
-That of an integer is its decimal digits."""
+The text of an integer is its decimal digits."""
 
 ROWS = pa.schema([("key_values", pa.string()), ("after", pa.string())])
-"""A row as its format writes it: as of ``DECODED``."""
+"""A row as its format writes it; the columns are those of ``DECODED``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFence:
-    """A position in the log: a read after it sees everything that was committed before ``head``.
+    """A position in the log: a read behind it sees everything that was committed before ``head``.
 
     ``number`` is the heartbeat that was committed after ``head`` was read.  Another server may be
     read only after it has executed all of ``needed``.  ``awaited`` names the transactions that
-    must have ended on the server itself, in words that only the source reads.
+    must have ended before a read, in a text that only the source interprets.
     """
 
     head: Head
@@ -52,12 +51,12 @@ class ReadFence:
 
 @dataclass(frozen=True, slots=True)
 class RowsAsked:
-    """At most *limit* rows of *shard* above *after* and not above *until*, by *key*.
+    """A request for at most ``limit`` rows of ``shard`` in the order of ``key``.
 
-    Both may name only the first columns of the key; None is without end.  Of those only rows of
-    which *where* is true; and, if there are *keys*, rows under one of these, which are written as
-    the ``key_values`` of ``ROWS``.  *declared* are the shard's columns as its log describes them by
-    then; None if it does not.
+    The rows are above ``after`` and not above ``until``, each None without a bound.  A bound may
+    have only the first columns of the key.  If set, ``where`` must be true, and the row must have
+    one of ``keys``, which are written like the ``key_values`` of ``ROWS``.  ``declared`` is the
+    schema that the shard's log describes at the fence; None if it describes none.
     """
 
     shard: Shard
@@ -72,11 +71,11 @@ class RowsAsked:
 
 @dataclass(frozen=True, slots=True)
 class RowsRead:
-    """``ROWS`` in the order of their keys; ``last`` is the key of the last that was looked at.
+    """``ROWS`` in the order of their keys; ``last`` is the key of the last row that was scanned.
 
-    That is the last of the rows unless they were requested by a condition; None without any.
-    ``ended`` if no row is left up to ``until``.  ``told`` are the columns of these rows as rows of
-    the log describe them; None if statements do.
+    Without a condition it is the last of the rows; None if no row was scanned.  ``ended``: no row
+    is left up to ``until``.  ``description`` describes the columns as rows of the log do; None if
+    DDL does.
     """
 
     rows: pa.RecordBatch
@@ -86,30 +85,30 @@ class RowsRead:
 
 
 class RowReader(Protocol):
-    """Rows of one server; the module of its source names the class as ``ROW_READER``.
+    """Reads rows of one server; the module of its source exports the class as ``ROW_READER``.
 
-    ``notations`` are those in which it can write values; a class of several has the one that its
-    source's format has as a field ``notation``.
+    ``notations`` are those in which it can write values.  A class with several has a field
+    ``notation``, which is set to that of the source's format.
     """
 
     notations: ClassVar[frozenset[Notation]]
 
     def shards(self) -> tuple[Shard, ...]:
-        """Every existing table, sorted, even if the log has no event of it yet."""
+        """All existing tables, sorted, even if the log has no event of a table yet."""
         ...
 
     def describe(self, shard: Shard) -> TableDescription | None:
-        """Columns and key as rows of its log will describe them; None if statements do.
+        """Columns and key as rows of its log will describe them; None if DDL describes them.
 
-        Called before a fence: rows that are written later are in the log.
+        Called before a fence: rows that are written later must be in the log.
 
         Raises:
-            ProofError: new rows would not be in the log; says why, and what to do.
+            ProofError: new rows would not be in the log; the message has the cause and the fix.
         """
         ...
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
-        """Read the log end, then commit a heartbeat as `Source.write_heartbeat` does.
+        """Read the end of the log, then commit a heartbeat as `Source.write_heartbeat` does.
 
         Raises:
             ConfigError: the server commits in another order than it logs.
@@ -118,25 +117,25 @@ class RowReader(Protocol):
         ...
 
     def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
-        """Keys, ascending, that divide the shard into at most *pieces*; no row is counted."""
+        """Ascending keys that divide the shard into at most *pieces*; counts no rows."""
         ...
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
         """Read rows behind *fence*.
 
         Raises:
-            TooManyRowsError: the server took too long; fewer rows can be asked for.
+            TooManyRowsError: the server took too long; request fewer rows.
             ConfigError: a column does not exist, or a key is invalid.
-            ProofError: the server that answers is not the fence's, and not proven to be as far.
+            ProofError: the server that answers has not, or not provably, reached the fence.
         """
         ...
 
     def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
-        """The ``key_values`` of rows whose one key column has these integers."""
+        """The ``key_values`` of rows whose single key column has the integers *ids*."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         ...
 
 
@@ -160,7 +159,7 @@ def require_columns(shard: str, key: Sequence[str], columns: Collection[str]) ->
     """Reject a *key* that is empty or not among the *columns* of *shard*.
 
     Raises:
-        ConfigError: says which shard, and why.
+        ConfigError: the message names the shard and the reason.
     """
     if not key:
         raise ConfigError(f"{shard} has no key, so it cannot be read in parts; declare a key")
@@ -173,7 +172,7 @@ def parse_key(shard: str, names: Sequence[str], key: str) -> list[str]:
     """The texts in *key*, a JSON array, one for each of the columns *names*.
 
     Raises:
-        ConfigError: there is not one for each.
+        ConfigError: the number of texts differs, or one is null.
     """
     texts: list[str] = json.loads(key)
     if len(texts) != len(names) or None in texts:
@@ -193,7 +192,7 @@ def require_spelling(shard: str, name: str, text: str, spelled: str | None) -> N
     """Reject *text* of the key column *name* if the log writes the same value as *spelled*.
 
     Raises:
-        ConfigError: says how it is written.
+        ConfigError: the message has the spelling of the log.
     """
     if spelled != text:
         msg = f"{text!r} of {shard}'s key column {name} is written {spelled!r} in its log"
@@ -208,14 +207,14 @@ CONTROLS = r"[\x00-\x1f]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WireTexts:
-    """A column's values as texts; ``quoted`` if JSON has them in quotes."""
+    """A column's values as texts; ``quoted``: JSON has them in quotes."""
 
     texts: pa.StringArray
     quoted: bool
 
     @property
     def fragments(self) -> pa.StringArray:
-        """Each as JSON."""
+        """Each value as JSON."""
         written = _quoted(self.texts, _json) if self.quoted else self.texts
         return pc.fill_null(written, "null")
 
@@ -229,11 +228,11 @@ def encode_rows(names: Sequence[str], spelled: Sequence[WireTexts]) -> pa.String
 
 
 class NamedColumn(Protocol):
-    """What every engine's column has."""
+    """The common part of the columns of all databases."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The column's name."""
         ...
 
 
@@ -247,9 +246,9 @@ def encode_batch(
     encode: Callable[[Encoded, pa.Array], WireTexts],
     rows: pa.StringArray | None = None,
 ) -> pa.RecordBatch:
-    """Rows in the schema ``ROWS``; *found* begins with the values of *columns*, in their order.
+    """Encode rows in the schema ``ROWS``; *found* begins with the values of *columns*, in order.
 
-    *rows* are the rows as JSON, where they are not the columns as *encode* writes them.
+    *rows* are the rows as JSON if *encode* must not write them from the columns.
     """
     values = dict(zip((one.name for one in columns), found.columns, strict=False))
     needed = columns if rows is None else key
@@ -269,7 +268,7 @@ def encode_keys(texts: Sequence[pa.StringArray]) -> pa.StringArray:
 
 
 def _quoted(texts: pa.StringArray, exact: Callable[[str], str]) -> pa.StringArray:
-    """In quotes; *exact* writes those that hold what is not escaped everywhere alike."""
+    """Quote *texts*; *exact* writes those with characters that JSON writers escape differently."""
     there = _bytes_in(texts)
     written, odd = texts, {*range(FIRST_PLAIN)} - {ord(char) for char in BRIEF} & there
     for char, escape in BRIEF.items():

@@ -1,15 +1,15 @@
 """Defines the protocol of a source, its limits and the heartbeat.
 
 A source is built from its settings and connects on first use. Every method may raise three
-errors: UnreachableError (no answer, or the server is loaded), ConfigError (the user is missing
-a right) and ProofError (it answered, but the question is undecidable).
+errors: UnreachableError (no answer, or the server is loaded), ConfigError (the user has not
+enough privileges) and ProofError (it answered, but the result is undecidable).
 
 * Limits: the session of each source kind enforces them.
-* Arrivals: a source whose rows come in partitions has a class named `ARRIVALS` in its module,
-  beside `SOURCE`. A window is `[after, until)` in the source's own offsets. Two consecutive
-  windows share no row and leave none out, regardless of the clocks.
+* Arrivals: a source whose rows arrive in partitions has a class named `ARRIVALS` in its module,
+  next to `SOURCE`. A window is `[after, until)` in the source's own offsets. Two consecutive
+  windows share no row and omit none, regardless of the clocks.
 * Retained log: a source kind that retains its log for its collector has a class named
-  `RETAINED_LOG` beside `SOURCE`. It compares what two checks of the source reported.
+  `RETAINED_LOG` next to `SOURCE`. It compares what two checks of the source reported.
 * Heartbeat: one heartbeat is one fence. A number never goes back: it is above every number
   known before, even if the row was reset. No number is skipped unless the row was reset: after
   a lost answer the next number follows.
@@ -46,7 +46,7 @@ from pipeline.sources.positions import PositionRules
 
 @dataclass(frozen=True, slots=True)
 class FoldedTable:
-    """The table that a shard folds into, and the key that its rule names, if any."""
+    """The table that a shard folds into, and the key in its rule, empty without one."""
 
     table: str
     key: tuple[str, ...] = ()
@@ -57,11 +57,11 @@ class ExaminationScope:
     """Which tables a doctor examines, and the limits that it checks.
 
     ``fold`` maps a ``database.table`` to its table; None for a shard that the config ignores.
-    ``captured`` says which tables the collector sends; all by default.  ``named`` are the tables
-    that topics are named for, which a server may hide.  ``own_keys``: the collector may send other
-    keys than those that tables declare.  ``outage`` is how long the pipeline may stop without
-    losing a change.  ``clock_skew`` is how far the source's clock may be from ours.  ``largest``
-    is the size in bytes of the largest record that gets through to the topics.
+    ``captured`` returns whether the collector sends a table, by default all.  ``named`` are tables
+    after which topics are named, and which a server may hide.  ``own_keys``: the collector may send
+    other keys than those that tables declare.  ``outage`` is how long the pipeline must be able to
+    stop without losing a change.  ``clock_skew`` is how far the source's clock may be from ours.
+    ``largest`` is the size in bytes of the largest record that can reach the topics.
     """
 
     fold: Callable[[str], FoldedTable | None]
@@ -80,8 +80,8 @@ Range = tuple[int, int]
 class LogBacklog:
     """The log that a server retains for the collector called ``name``, in bytes.
 
-    ``written`` counts everything that was ever written.  ``held`` is retained now.  ``left`` may
-    be written before some of that is lost; None where only the disk limits it.
+    ``written`` is the whole log since the server was created.  ``held`` is retained now.  ``left``
+    may be written before retained log is lost; None if only the disk limits it.
     """
 
     name: str
@@ -94,15 +94,16 @@ class LogBacklog:
 class SourceDescription:
     """What a source reports of itself and of some shards, named ``database.table``.
 
-    ``kept``: how long it retains its log; None without end, Missing if it does not report that.
-    ``hidden``: shards that may exist, but its user may not see them.
+    ``kept``: how long it retains its log; None if without end, Missing if it does not retain the
+    log or does not report that.
+    ``hidden``: shards that may exist, but that its user may not see.
     ``unlogged``: shard -> why its log does not show all of the shard's changes.
-    ``rows``: shard -> estimated number of rows, where the server keeps an estimate.
-    ``backlog``: a log that is retained for its collector by size; None if retained otherwise.
+    ``rows``: shard -> estimated number of rows, if the server has an estimate.
+    ``backlog``: the log that is retained for its collector by size; None if retained otherwise.
     ``filled``: shard -> columns whose addition may have filled old rows without an event in the
     log.  This matters for columns that were added after the shard's base.
-    ``dated``: shard -> columns of dates or times that are never NULL, that the server does not set
-    again on an update, and with which an index begins that finds a range of them; in their order.
+    ``dated``: shard -> date and time columns, in order, that are never NULL, and that updates do
+    not set automatically.  Each is the first column of an index that serves range queries.
     """
 
     kept: timedelta | Missing | None
@@ -118,7 +119,7 @@ class SourceDescription:
 class Heartbeat:
     """A committed heartbeat: its ``number``, and a ``head`` that was read after the commit.
 
-    ``told`` is the time before the commit by the source's own clock, never by ours; aware.
+    ``source_time`` is the time before the commit by the source's clock, with a time zone.
     """
 
     number: int
@@ -127,7 +128,7 @@ class Heartbeat:
 
 
 class TableQueries(Protocol):
-    """Queries of probes about one table: through indexes, and within the limits of the source.
+    """Queries of probes on one table, by indexes, and within the limits of the source.
 
     Every query may raise ``UnreachableError`` (no answer in time, or the server is loaded) or
     ``ProofError`` (no such table or column, or the result is undecidable). Both make the verdict
@@ -141,11 +142,11 @@ class TableQueries(Protocol):
         ...
 
     def max_id(self, shard: Shard, column: str) -> int | None:
-        """Highest id now; None for an empty table."""
+        """The highest id; None for an empty table."""
         raise _unanswerable(shard)
 
     def min_id(self, shard: Shard, column: str) -> int | None:
-        """Lowest id now; None for an empty table."""
+        """The lowest id; None for an empty table."""
         raise _unanswerable(shard)
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
@@ -187,7 +188,7 @@ class TableQueries(Protocol):
     ) -> tuple[tuple[int, int], ...]:
         """Id and digest of each row in *span*, ascending, at most *limit*; errors as above.
 
-        Fewer than *limit* are all rows of *span*.
+        If there are fewer than *limit*, they are all rows of *span*.
         """
         raise _unanswerable(shard)
 
@@ -196,17 +197,16 @@ class TableQueries(Protocol):
     ) -> tuple[RangeDigest, ...]:
         """Rows and digest of each of *ids*, in their order, all read in one snapshot.
 
-        A source that has no better way asks for ranges of one id each.
+        By default it queries ranges of one id each.
         """
         return self.digests(shard, column, [(id_, id_ + 1) for id_ in ids], columns)
 
     def column_digests(
         self, shard: Shard, column: str, ids: Sequence[int], columns: Sequence[DigestColumn]
     ) -> tuple[tuple[RangeDigest, ...], ...]:
-        """Rows and digest of each of *columns* alone, in their order, of each of *ids*.
+        """For each of *ids*, rows and the digest of each of *columns* alone, in their order.
 
-        All are read in one snapshot where a source has a way for that; others ask for one column
-        after the other.
+        By default it queries one column after the other; sources may read all in one snapshot.
         """
         each = [self.id_digests(shard, column, ids, [one]) for one in columns]
         return tuple(tuple(own[place] for own in each) for place in range(len(ids)))
@@ -232,7 +232,7 @@ class TableQueries(Protocol):
     ) -> tuple[KeyedRow, ...]:
         """Rows of the *chosen* buckets, in any order, at most *limit*; errors as above.
 
-        Fewer than *limit* are all rows of those buckets.
+        If there are fewer than *limit*, they are all rows of those buckets.
         """
         raise _unanswerable(shard)
 
@@ -246,8 +246,8 @@ class TableQueries(Protocol):
     ) -> tuple[KeyedRow, ...]:
         """Rows whose key has one of the digests *keys*, with the digest of each of *columns* alone.
 
-        At most *limit* rows of their buckets are read; errors as above.  A source that has no
-        statement for it raises ProofError, and no column is named.
+        At most *limit* rows of their buckets are read; errors as above.  If a source does not
+        support it (ProofError), the differing columns of a row are not named.
         """
         raise _unanswerable(shard)
 
@@ -258,16 +258,15 @@ class TableQueries(Protocol):
         columns: Sequence[DigestColumn],
         keys: Mapping[int, KeyValues],
     ) -> tuple[KeyedRow, ...]:
-        """Rows with one of *keys*, read in one snapshot by the values of their keys.
+        """Rows with one of *keys* (digest -> values), read in one snapshot by their key values.
 
-        The digests of *keys* tell two keys apart that the source takes for one.  Errors as of
-        `digests`; a source that has no statement for it raises ProofError, and such a table is
-        compared by whole scans alone.
+        The digests distinguish two keys that the source considers equal.  Errors as in `digests`.
+        If a source does not support it (ProofError), the table is compared only by full scans.
         """
         raise _unanswerable(shard)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """Ids in *span*, ascending, at most *limit*; fewer are all.
+        """Ids in *span*, ascending, at most *limit*; if there are fewer, they are all.
 
         Raises:
             TooManyRowsError: *span* is too large to be read without harm.
@@ -276,9 +275,9 @@ class TableQueries(Protocol):
 
 
 def read_strain(server: TableQueries) -> float:
-    """How near *server* was to its limits at the last query: 0 (idle) to 1.
+    """How close *server* was to its limits at the last query: 0 (idle) to 1.
 
-    It is what the method ``strain`` of the source returns, and 0 where a source has none.
+    This is the result of the source's method ``strain``, or 0 if it has no such method.
     """
     strain: Callable[[], float] | None = getattr(server, "strain", None)
     return 0.0 if strain is None else strain()
@@ -300,11 +299,11 @@ class Source(TableQueries, Protocol):
         ...
 
     def head(self) -> Head:
-        """Identity and end of the log of the server that answers."""
+        """Identity of the server that answers, and the end of its log."""
         ...
 
     def prepare_heartbeat(self) -> None:
-        """Create the heartbeat's table if it does not exist.
+        """Create the heartbeat table if it does not exist.
 
         Raises:
             ConfigError: the user may not create it.
@@ -312,15 +311,15 @@ class Source(TableQueries, Protocol):
         ...
 
     def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
-        """Commit the next heartbeat number, *at_least* this one, with our time *at*.
+        """Commit the next heartbeat number, at least *at_least*, with our time *at*.
 
-        A row of the heartbeat's table that arrives as a change has ``source``, the source's name,
-        and ``n``, the number.
+        A row of the heartbeat table that arrives as a change has ``source``, the source's name, and
+        ``n``, the number.
         """
         ...
 
     def newest_heartbeat(self) -> int:
-        """The highest heartbeat number of this source that is committed; -1 without any."""
+        """The highest committed heartbeat number of this source; -1 without any."""
         ...
 
     def sends(self) -> CaptureScope | None:
@@ -328,10 +327,10 @@ class Source(TableQueries, Protocol):
         ...
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
-        """What the source reports of itself and of *shards*, loaded or not; reads no row.
+        """Describe the source and *shards*, even on a loaded server; reads no rows.
 
         Raises:
-            UnreachableError: it did not answer all of it.
+            UnreachableError: it did not answer every query.
             ConfigError: its user may not log in.
         """
         ...
@@ -345,7 +344,7 @@ class Source(TableQueries, Protocol):
         ...
 
     def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
-        """Findings that must be fixed, or are good to know, before its tables are mirrored."""
+        """Findings to fix or to know before its tables are mirrored."""
         ...
 
     def close(self) -> None:
@@ -356,7 +355,7 @@ class Source(TableQueries, Protocol):
 RUNNING, LAG, RATE, TIME = "running", "lag", "rate", "time"
 """Names of the limits that pause a backfill, as in metrics."""
 _Time = Annotated[timedelta, Field(ge=timedelta(milliseconds=100))]
-"""Servers count milliseconds, and 0 means no limit to them."""
+"""Servers measure milliseconds, and for them 0 means no limit."""
 _CALL = timedelta(seconds=20)
 
 
@@ -365,11 +364,11 @@ class Limits:
     """Limits that protect one source: time per statement and call, rows read, and load.
 
     ``rows`` is compared with the server's own estimate before rows are counted.
-    ``call`` is at least as long as ``statement``.
-    Above ``running`` statements on the server no query is sent.  Checks have ``connections``, so
-    many tables are checked side by side.
-    All checks of the source together read ``rows_per_second`` on average, and keep its connections
-    ``busy`` for so much of each second (0: no limit).  They have less while more than half of
+    The default of ``call`` is at least ``statement``.
+    No query is sent while more than ``running`` statements run on the server.  Checks have
+    ``connections`` connections, and check as many tables in parallel.
+    All checks of the source together read at most ``rows_per_second`` on average, and run queries
+    for at most ``busy`` of each second (0: no limit).  They have less while more than half of
     ``running`` statements run, or the replica that they read is late.
     A backfill reads at most ``rate`` rows a second (0: no limit), and nothing from a replica that
     is more than ``lag`` behind.
@@ -378,30 +377,30 @@ class Limits:
     statement: _Time = timedelta(seconds=5)
     """How long one statement may take."""
     call: _Time = _CALL
-    """How long one call may take, which may be several statements."""
+    """How long one call may take, which may run several statements."""
     connect: _Time = timedelta(seconds=5)
     """How long a connection may take to open."""
     rows: Annotated[int, Field(ge=1)] = 5_000_000
     running: Annotated[int, Field(ge=1)] = 64
     connections: Annotated[int, Field(ge=1)] = 4
-    """How many connections checks have, and so how many tables are checked side by side."""
+    """How many connections checks have, and so how many tables are checked in parallel."""
     rows_per_second: Annotated[int, Field(ge=0)] = 200_000
     """The most rows a second that all checks together read, on average; 0: no limit."""
     busy: Annotated[timedelta, Field(ge=timedelta())] = timedelta(milliseconds=500)
-    """The most time of queries in each second that checks take, on average; 0s: no limit."""
+    """The most time of each second that queries of checks run, on average; 0s: no limit."""
     rate: Annotated[int, Field(ge=0)] = 0
     """The most rows a second that a backfill reads; 0: no limit."""
     lag: Annotated[timedelta, Field(ge=timedelta())] = timedelta(seconds=30)
     """A replica that is further behind is not read for a backfill."""
 
     def __post_init__(self) -> None:
-        """Raise the default of a call to that of a statement."""
+        """Raise the default of ``call`` to at least ``statement``."""
         if self.call == _CALL:
             object.__setattr__(self, "call", max(_CALL, self.statement))
 
     @property
     def answer(self) -> timedelta:
-        """How long one answer may take: longer than the server's own limit on the statement."""
+        """How long one answer may take: longer than the server's time limit of a statement."""
         return self.statement + timedelta(seconds=2)
 
     def refuse_load(self, running: int, where: str) -> None:
@@ -439,10 +438,9 @@ def await_head(
     until: float,
     poll: timedelta,
 ) -> str | None:
-    """Ask for the head of a log, again and again, until *explain* finds nothing missing in it.
+    """Read the head of a log every *poll* until *explain* returns None for it; return None then.
 
-    Returns what is missing in the first one after *until*, in seconds of `time.monotonic`; else
-    None.
+    If it does not until *until*, in seconds of `time.monotonic`, return the last explanation.
     """
     while (missing := explain(read_head())) is not None:
         if time.monotonic() > until:
@@ -497,10 +495,10 @@ class SourceArrivals(Protocol):
 
 
 class RetainedLogRules(Protocol):
-    """How a kind of source recognizes what retains its log."""
+    """Rules by which a kind of source recognizes what retains its log."""
 
     def explain_replaced(self, known: str, now: str) -> str | None:
-        """Why *now* may be another than *known* was earlier; both are words of the kind.
+        """Why *now* may differ from *known* of an earlier check; both are texts of the kind.
 
         None if it is the same, or if nothing shows that it is not.
         """
@@ -514,7 +512,7 @@ def find_retained_log_rules(kind: str) -> RetainedLogRules:
 
 
 def explain_replaced_log(known: RetainedLog, now: RetainedLog) -> str | None:
-    """Why *now* may not retain what *known* retained at its check; None if it does."""
+    """Why *now* may not retain the log that *known* retained; None if it does."""
     if known.kind != now.kind:
         return f"the source was of kind {known.kind} and is of kind {now.kind}"
     return find_retained_log_rules(now.kind).explain_replaced(known.words, now.words)
@@ -522,7 +520,7 @@ def explain_replaced_log(known: RetainedLog, now: RetainedLog) -> str | None:
 
 @contextmanager
 def name_heartbeat_lock(table: str) -> Iterator[None]:
-    """Name the *table* in an error that a lock of another session causes."""
+    """Add the heartbeat *table* to the message of an error that another session's lock causes."""
     try:
         yield
     except UnreachableError as error:
@@ -535,9 +533,9 @@ def name_heartbeat_lock(table: str) -> Iterator[None]:
 
 @dataclass(eq=False)
 class HeartbeatTable:
-    """The heartbeats of one source; ``known`` is the highest number seen, -1 for none.
+    """Writes the heartbeats of one source; ``known`` is the highest number seen, -1 without any.
 
-    ``reading`` holds the times of both clocks at the last heartbeat.
+    ``reading`` has the times of both clocks at the last heartbeat.
     """
 
     source: Source
@@ -545,7 +543,7 @@ class HeartbeatTable:
     reading: ClockReading | None = None
 
     def write_heartbeat(self, clock: Callable[[], datetime]) -> Fence:
-        """Write the next heartbeat, with the earlier of both clocks' times."""
+        """Write the next heartbeat; its fence has the earlier of both clocks' times."""
         before = clock()
         made = self.source.write_heartbeat(self.known + 1, before)
         self.known, self.reading = made.number, ClockReading(before, made.source_time, clock())

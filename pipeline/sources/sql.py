@@ -44,8 +44,8 @@ from pipeline.sources.condition import SqlCondition, require_known, to_sql
 from pipeline.sources.row_reader import KeyTexts, RowsAsked, encode_keys
 from pipeline.sources.source import Limits, Range, await_head, read_limits
 
-IDS_AT_ONCE = 500  # in one statement
-DIGESTS_AT_ONCE = 20_000  # of columns, in one answer
+IDS_AT_ONCE = 500  # ids in one statement
+DIGESTS_AT_ONCE = 20_000  # digests of columns in one answer
 
 Ask = Callable[..., list[Any]]
 """Runs a statement with its arguments; rows are mappings by column."""
@@ -66,29 +66,29 @@ class SqlSession(ABC):
 
     @abstractmethod
     def ask(self, statement: str, *arguments: object) -> list[Any]:
-        """Run one statement; its rows as mappings by column.
+        """Run one statement; return its rows as mappings by column.
 
         Raises:
-            SlowError: past a time limit.
+            SlowError: a time limit was exceeded.
             UnreachableError: ``down``.
-            ConfigError: the user may not do it.
-            ProofError: there is no such table or column.
+            ConfigError: the user may not run it.
+            ProofError: a table or column does not exist.
         """
 
     @abstractmethod
     def running(self) -> int:
-        """How many statements run on the server."""
+        """The number of statements that run on the server."""
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Ask]:
-        """Run all statements inside on one state of the tables; no row is locked."""
+        """Run all statements inside the block on one snapshot; lock no row."""
 
     @contextmanager
     def within_limits(self) -> Iterator[None]:
-        """Refuse a loaded server.
+        """Run the block only if the server is not loaded.
 
         Raises:
-            SparedError: ``loaded``, before anything else was asked.
+            SparedError: ``loaded``, before any other statement.
         """
         with self._lock:
             running = self.running()
@@ -98,12 +98,12 @@ class SqlSession(ABC):
 
     @contextmanager
     def exclusive(self) -> Iterator[Ask]:
-        """Keep out the statements of other threads; disconnect if one inside fails."""
+        """Exclude statements of other threads; disconnect if the block fails."""
         with self._lock:
             try:
                 yield self.ask
             except BaseException:
-                self.close()  # or an open transaction would swallow the next statements
+                self.close()  # later statements must not run in an open transaction
                 raise
 
     def check_deadline(self, deadline: float) -> None:
@@ -118,7 +118,7 @@ class SqlSession(ABC):
 
     @abstractmethod
     def connect(self) -> Any:
-        """A connection of the driver, with the limits set."""
+        """Open a connection of the driver, with the limits set."""
 
     @abstractmethod
     def disconnect(self, connection: Any) -> None:
@@ -145,7 +145,7 @@ class SqlSession(ABC):
 
     @property
     def where(self) -> str:
-        """The source as messages name it; checks take it for the cause that tables share."""
+        """The source's name in messages, by which checks group the errors of many tables."""
         return f"source:{self.settings.name}"
 
 
@@ -174,7 +174,7 @@ class SqlSource(ABC):
 
     @abstractmethod
     def aggregate_sql(self, shard: Shard, column: str, fields: Sequence[AggregatedColumn]) -> str:
-        """A statement with two placeholders for moments; ``n`` are rows, ``s0``, ``s1`` sums."""
+        """A SELECT with two placeholders for times; ``n`` is the rows, ``s0``, ``s1``, ... sums."""
 
     @abstractmethod
     def columns(self, shard: Shard) -> Sequence[Column]:
@@ -182,15 +182,15 @@ class SqlSource(ABC):
 
     @abstractmethod
     def digest_sql(self, columns: Sequence[Column]) -> str:
-        """An expression of the digest of a row, as of ``pipeline.row_digest``, by its columns."""
+        """SQL of the digest of a row by *columns*, as ``pipeline.row_digest`` defines it."""
 
     @abstractmethod
     def refuse_large(
         self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool
     ) -> None:
-        """Refuse a statement that would read more rows than the limits allow; reads no row.
+        """Reject a statement that would read more rows than the limits allow; reads no rows.
 
-        *scans*: also count the rows that are read and do not meet the condition.
+        *scans*: also count rows that are read and do not meet the condition.
 
         Raises:
             TooManyRowsError: it would.
@@ -207,7 +207,7 @@ class SqlSource(ABC):
         return max((int(row["n"]) for row in self._heartbeats()), default=-1)
 
     def heartbeat_time(self) -> datetime | None:
-        """Our time of the newest heartbeat that is there, in UTC; None without any."""
+        """Our time (UTC) in the newest heartbeat on this server; None without any."""
         times = [row["at"] for row in self._heartbeats()]
         return next((at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC) for at in times), None)
 
@@ -405,12 +405,12 @@ class SqlSource(ABC):
                 found += [
                     KeyedRow(own, _read_digest(shard, row["d"]), name_key(keys[own]))
                     for row in rows
-                    if (own := int(row["k"]) % MODULUS) in some  # not of another statement
+                    if (own := int(row["k"]) % MODULUS) in some  # the server may find other keys
                 ]
         return tuple(found)
 
     def to_argument(self, moment: Moment) -> Moment:
-        """A moment as the session compares it."""
+        """Convert a time to an argument that the session compares correctly."""
         return moment
 
     def close(self) -> None:
@@ -418,7 +418,7 @@ class SqlSource(ABC):
 
     @property
     def heartbeat_table(self) -> str:
-        """The heartbeat's table in a statement."""
+        """The heartbeat table in a statement."""
         return ".".join(self.quote(word) for word in self.settings.heartbeat.split(".", 1))
 
     def _heartbeats(self) -> list[Any]:
@@ -429,14 +429,14 @@ class SqlSource(ABC):
         return f"{self.quote(column)} >= %s AND {self.quote(column)} < %s"
 
     def _digest(self, shard: Shard, columns: Sequence[DigestColumn]) -> str:
-        """An expression of a row's digest; see :meth:`_digests`."""
+        """SQL of a row's digest; see :meth:`_digests`."""
         return self._digests(shard, columns)[0]
 
     def _digests(self, shard: Shard, *asked: Sequence[DigestColumn]) -> list[str]:
-        """An expression of the digest of each of the lists of columns *asked*.
+        """SQL of the digest of each list of columns in *asked*.
 
         Raises:
-            ProofError: the server has no such column, or another form of one.
+            ProofError: the server does not have a column, or has another form of it.
         """
         known = {one.name: one for one in self.columns(shard)}
         for one in chain.from_iterable(asked):
@@ -458,7 +458,7 @@ class SqlSource(ABC):
 
 
 def _bucket_sql(key: str, by: Bucketing) -> str:
-    """An expression of a row's bucket, by that of the digest of its *key*."""
+    """SQL of a row's bucket; *key* is the SQL of the digest of its key."""
     return f"({key}) & {by.buckets - 1}"
 
 
@@ -469,11 +469,11 @@ def _read_digest(shard: Shard, digest: Any) -> int:
 
 
 Found = tuple[pa.RecordBatch, KeyTexts | None, bool]
-"""Rows, the key of the last that was looked at, and whether none is left."""
+"""Rows, the key of the last row that was scanned, and whether no row is left."""
 
 
 class SqlKey(Protocol):
-    """The columns of a key, in its order, and how the server is asked about them."""
+    """The columns of a key, in its order, and SQL conditions on them."""
 
     @property
     def order(self) -> str:
@@ -486,22 +486,22 @@ class SqlKey(Protocol):
         ...
 
     def texts(self, row: Sequence[Any]) -> KeyTexts:
-        """A row's values of ``wanted`` as texts."""
+        """The values of ``wanted`` in a row, as texts."""
         ...
 
     def above(self, key: KeyTexts) -> SqlCondition:
-        """Rows after all that begin with *key*."""
+        """A condition for rows above all that begin with *key*."""
         ...
 
     def up_to(self, key: KeyTexts) -> SqlCondition:
-        """Rows not above those that begin with *key*."""
+        """A condition for rows not above those that begin with *key*."""
         ...
 
     def match_keys(self, shard: str, keys: Sequence[str]) -> SqlCondition:
-        """Rows under one of *keys*, each the JSON array of their texts in the log.
+        """A condition for rows with one of *keys*, each the JSON array of its texts in the log.
 
         Raises:
-            ConfigError: one of them is no key of the shard.
+            ConfigError: one of *keys* is no key of the shard.
         """
         ...
 
@@ -510,8 +510,8 @@ class SqlKey(Protocol):
 class KeyedTable:
     """A table that is read along its key.
 
-    ``name`` and the ``wanted`` expressions are SQL.  A condition may name ``columns``, and
-    ``quoted`` renders the name of one.  ``ask`` returns the rows as the server wrote them.
+    ``name`` and the ``wanted`` expressions are SQL.  ``columns`` are those that a condition may
+    name; ``quoted`` quotes a name.  ``ask`` returns the rows as the server wrote them.
     """
 
     name: str
@@ -522,14 +522,14 @@ class KeyedTable:
     ask: Callable[..., pa.RecordBatch]
 
     def read_rows(self, asked: RowsAsked) -> Found:
-        """Read the wanted expressions of each row, and then its key.
+        """Read rows; each has the wanted expressions, then those of its key.
 
-        With a condition the key of the last row in the range is read first.  The cost of a
-        statement is then bounded, even if few rows meet the condition.
+        With a condition, the key of the last row in the range is read first.  This limits the cost
+        of the statement, even if few rows meet the condition.
 
         Raises:
             ConfigError: the server rejects the condition.
-            TooManyRowsError: the server was too slow for so many.
+            TooManyRowsError: the server was too slow for so many rows.
         """
         key, wanted = self.key, (*self.wanted, *self.key.wanted)
         conditions = self._conditions(asked)
@@ -544,9 +544,7 @@ class KeyedTable:
             conditions.append(key.up_to(last))
         conditions.append(to_sql(asked.where, self.quoted))
         found = self._select(asked, wanted, conditions)
-        if (
-            len(found) == asked.limit
-        ):  # rows may have been inserted meanwhile, and have displaced others
+        if len(found) == asked.limit:  # rows that were inserted meanwhile may have displaced others
             return found, self._last(found), False
         return found, last, last is None
 
@@ -591,8 +589,8 @@ def _row(rows: pa.RecordBatch, at: int) -> list[Any]:
 class SqlRowReader(ABC):
     """The part of `RowReader` that all SQL servers share.
 
-    Fences are those of ``server``; rows are read from ``read_from``, which is a replica where the
-    config names one, else the same.
+    Fences are those of ``server``.  Rows are read from ``read_from``: the replica in the config, or
+    the same server.
     """
 
     settings: SourceSettings
@@ -611,10 +609,10 @@ class SqlRowReader(ABC):
 
     @abstractmethod
     def encode_ids(self, shard: Shard, key: Sequence[str], ids: pa.StringArray) -> pa.StringArray:
-        """Integers of the key's one column as texts of the log."""
+        """Encode integers of the single key column as texts of the log."""
 
     def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
-        """Even steps from the lowest to the highest value of an integer; none for other keys."""
+        """Even steps between the lowest and highest value of an integer; none for other keys."""
         first = self.integer_key(shard, key)
         if pieces < 2 or first is None:
             return ()
@@ -631,24 +629,23 @@ class SqlRowReader(ABC):
 
     @property
     def where(self) -> str:
-        """The source as messages name it."""
+        """The source's name in messages."""
         return f"source:{self.settings.name}"
 
     @property
     def own_limits(self) -> Limits:
-        """The limits of the constructor, else those of the source's options."""
+        """``limits`` if set, else the limits in the source's options."""
         return self.limits or read_limits(self.settings.options)
 
     def wait_for_fence(
         self, explain: Callable[[Head], str | None], until: float, poll: timedelta
     ) -> None:
-        """Wait until the server that is read has what the fence needs, then check its lag.
+        """Wait until the server that is read has reached the fence; the source itself must have.
 
-        *explain* says what a head is missing; None if nothing.
+        *explain* returns why a head has not reached it, None if it has.
 
         Raises:
-            ProofError: it is still missing at *until*, or will not come.
-            SparedError: the replica is further behind than the limits allow.
+            ProofError: it has not reached it at *until*.
         """
         until = 0.0 if self.read_from is self.server else until
         if (missing := await_head(self.read_from.head, explain, until, poll)) is not None:
@@ -656,7 +653,7 @@ class SqlRowReader(ABC):
             raise ProofError(f"{msg} after {self.patience}: {missing}")
 
     def refuse_lagging(self) -> None:
-        """Refuse a replica that is further behind its primary than the limits allow.
+        """Reject a replica that is further behind its primary than the limits allow.
 
         Raises:
             SparedError: it is.
@@ -669,7 +666,7 @@ class SqlRowReader(ABC):
 
 
 def even_bounds(low: int | None, high: int | None, pieces: int) -> tuple[KeyTexts, ...]:
-    """Keys that divide *low* to *high* into *pieces* even steps; none for an empty table."""
+    """Keys that divide *low* to *high* into *pieces* even steps; empty for an empty table."""
     if low is None or high is None:
         return ()
     found = {low + (high - low) * step // pieces for step in range(1, pieces)}

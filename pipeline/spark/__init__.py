@@ -1,1 +1,1 @@
-"""The Spark session, what its workers begin with, and the jars that both need."""
+"""The Spark session, what its workers preload, and the jars that both need."""

@@ -1,8 +1,8 @@
-"""Keeps an archive of Spark's loaded classes, from which it starts in half the time.
+"""Writes an archive of the classes that Spark loads; with it Spark starts in half the time.
 
-`python -m pipeline.spark.classes` makes it, in a minute, beside the jars. A session on a `local`
-master uses it if it is there. Java's class data sharing does the work; it ignores an archive that
-another Java or other jars have made.
+`python -m pipeline.spark.classes` writes it beside the jars, in a minute. A session on a `local`
+master uses it if it exists. The archive is one of Java's class data sharing. Java ignores an
+archive that was made by another Java or with other jars.
 
 Source of the options: the `java` command's manual for Java 17, "Application Class Data Sharing".
 """
@@ -25,7 +25,7 @@ _SECONDS = 300  # until a process that writes the archive has ended
 
 
 def write_archive() -> None:
-    """Write the archive of what a MERGE needs; a process that starts meanwhile uses the one before.
+    """Write the archive of the classes that a MERGE needs, and replace the old one when complete.
 
     Raises:
         UnreachableError: Spark did not start, or Java wrote no archive.
@@ -38,7 +38,7 @@ def write_archive() -> None:
         _load_classes(session, f"{scratch}/table")
         java_process = cast(JavaGateway, session.sparkContext._gateway).proc
         session.stop()
-        java_process.stdin.close()  # it ends by this, and writes the archive
+        java_process.stdin.close()  # this ends Java, which then writes the archive
         status = java_process.wait(_SECONDS)
         if status or not made.exists():
             raise UnreachableError(f"Java ended with status {status}, and wrote no archive")

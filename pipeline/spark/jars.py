@@ -42,10 +42,10 @@ JARS = Path(
 )
 SPARK = "spark"  # the one folder that a service needs
 JAVA = 17  # the oldest release that Spark 4.0 runs on
-FETCHERS = 4  # Ivy asks for one jar after the other; four of them take half the time of one
+FETCHERS = 4  # one Ivy fetches one jar at a time; four processes take half the time
 ATTEMPTS = 3
 PACE = 5.0  # seconds between two reports of progress
-# Ivy's own, but without poms: the parent of one may be missing, and a flat list needs none.
+# Ivy's default settings, but without poms: a flat list needs none, and a parent may be missing.
 SETTINGS = (
     '<ivysettings><settings defaultResolver="public"/><resolvers>'
     '<ibiblio name="public" m2compatible="true" usepoms="false"{root}/></resolvers></ivysettings>'
@@ -70,7 +70,7 @@ class Jar:
 
     @property
     def dependency(self) -> str:
-        """The Ivy element that asks for this file and for nothing behind it."""
+        """The Ivy element that requests this file without its dependencies."""
         group, artifact, version, packaging, classifier = map(quoteattr, self._parts())
         chosen = "" if classifier == '""' else f" m:classifier={classifier}"
         return (
@@ -85,12 +85,12 @@ class Jar:
 
 
 def spark_jars() -> tuple[Path, ...]:
-    """Jars that Spark needs beside pyspark's own, for `spark.jars`."""
+    """Jars for `spark.jars`: those that Spark needs and pyspark does not contain."""
     return jar_files(SPARK)
 
 
 def jar_files(folder: str) -> tuple[Path, ...]:
-    """Locked files of *folder*, in the order of the lock.
+    """Paths of the locked files of *folder*, in the order of the lock file.
 
     Raises:
         ConfigError: if one of them has not been fetched.
@@ -105,7 +105,7 @@ def jar_files(folder: str) -> tuple[Path, ...]:
 
 
 def missing_jars() -> list[str]:
-    """What Spark cannot start without and this machine does not have, each as ``what; fix``."""
+    """Requirements of Spark that this machine does not meet, each as ``what; fix``."""
     lacks = []
     for need in (_recent_java, spark_jars):
         try:
@@ -129,14 +129,14 @@ def fetch_jars(
     repository: str = "",
     report: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Make *folders* (all, if none is given) hold exactly the locked files; how many were fetched.
+    """Make *folders* hold exactly the locked files; return the number of files fetched.
 
-    *repository* is the URL of a Maven repository; empty: Ivy's own.  *report* gets a line of
-    progress at the beginning, every few seconds and at the end.
+    No *folders* means all.  *repository* is the URL of a Maven repository; empty means Ivy's
+    default.  *report* gets a line of progress at the beginning, every few seconds and at the end.
 
     Raises:
-        ConfigError: if there is no Java to fetch with, or *repository* is no URL.
-        UnreachableError: if a file cannot be had, or is not the one that was locked.
+        ConfigError: if there is no Java to fetch with, or *repository* is not a URL.
+        UnreachableError: if a file cannot be fetched, or its digest is not the locked one.
     """
     settings, chosen = _settings(repository), set(folders)
     jars = [jar for jar in locked_jars(lock) if not chosen or jar.folder in chosen]
@@ -150,7 +150,7 @@ def fetch_jars(
 
 
 def find_java() -> str:
-    """Path of the `java` to run: that of JAVA_HOME, else the first on the PATH.
+    """Path of the `java` to run: the one in JAVA_HOME, or without JAVA_HOME the first on the PATH.
 
     Raises:
         ConfigError: no `java` exists.
@@ -178,7 +178,7 @@ def _recent_java() -> None:
 
 
 def _settings(repository: str) -> str:
-    """Ivy's settings that fetch from *repository*."""
+    """Ivy's settings file for *repository*; empty means Ivy's default."""
     if repository and urlsplit(repository).scheme not in SCHEMES:
         shown = without_login(repository)
         msg = f"{shown!r} is no URL of a Maven repository; write https://host/path, or file://"
@@ -210,7 +210,10 @@ def _fetch_all(
 
 
 def _count(homes: Iterable[Path]) -> int:
-    """Files that Ivy has downloaded; `cache/group/artifact/jars/file`, `.part` until complete."""
+    """Count the complete files that Ivy has downloaded to `cache/group/artifact/jars/file`.
+
+    An incomplete file ends in `.part`.
+    """
     found = (path for home in homes for path in home.glob("cache/*/*/*s/*"))
     return sum(path.suffix != ".part" for path in found)
 
@@ -231,7 +234,7 @@ def _fetch_part(jars: Sequence[Jar], scratch: Path, home: Path, settings: str) -
 
 
 def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
-    """Retrieve *jars* into *scratch*, where its settings are; the end of what Ivy said."""
+    """Retrieve *jars* into *scratch*, which has `settings.xml`; return the end of Ivy's output."""
     (scratch / "ivy.xml").write_text(
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
         '<info organisation="sluice" module="jars"/><dependencies>'
@@ -250,9 +253,9 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
         ],
         capture_output=True,
         text=True,
-        check=False,  # what counts is which files are there afterwards
+        check=False,  # the caller checks which files exist afterwards
     )
-    return without_login(done.stdout + done.stderr)[-500:]  # it repeats the repository's URL
+    return without_login(done.stdout + done.stderr)[-500:]  # Ivy prints the repository's URL
 
 
 def _ivy() -> Path:
@@ -272,7 +275,7 @@ def _accept(jar: Jar, fetched: Path, place: Path) -> None:
 
 
 def _sha256(path: Path) -> str | None:
-    """Digest in hex; None if there is no such file."""
+    """SHA-256 of a file, in hex; None if the file does not exist."""
     if not path.is_file():
         return None
     with path.open("rb") as stream:
@@ -280,7 +283,7 @@ def _sha256(path: Path) -> str | None:
 
 
 def _drop_strangers(jars: Iterable[Jar], home: Path) -> None:
-    """Remove files no longer locked: a class path is its whole folder."""
+    """Remove files that are no longer locked, because a class path is its whole folder."""
     known = {home / jar.folder / jar.file for jar in jars}
     for folder in {path.parent for path in known}:
         for path in folder.iterdir():

@@ -1,9 +1,9 @@
 """Makes folders for the temporary files of Spark, which are removed even if its process is killed.
 
 Spark removes its files when it ends. A killed process cannot, and a merge can leave many GiB. So
-each process writes into folders of its own, and holds a lock of each. The next process that starts
-removes the folders of this machine that no process has locked. Where locks of folders are not
-supported, none is removed.
+each process writes into folders of its own, and keeps each of them locked. The next process that
+starts removes those of this machine's folders that no process has locked. It removes no folder
+where the file system does not support locks of folders.
 """
 
 import atexit
@@ -21,26 +21,26 @@ from pathlib import Path
 
 from pipeline.errors import UnreachableError
 
-LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # where Spark writes, above all settings; parted by commas
+LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # overrides spark.local.dir; folders separated by commas
 _TMPDIR = "-Djava.io.tmpdir="
-_UNSAFE = {",", '"'}  # they part folders in the one place, and options in the other
+_UNSAFE = {",", '"'}  # a comma separates folders in LOCAL_DIRS, a quote ends a Java option
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Folders of one process: of Java, for its libraries, and of Spark, for the data of jobs."""
+    """Folders of one process: ``java`` for Java's libraries, ``spark`` for the data of jobs."""
 
     java: Path
     spark: tuple[Path, ...]
 
     @property
     def option(self) -> str:
-        """The option of Java; of several, the last counts."""
+        """The Java option for its temporary folder; Java uses the last such option."""
         return f'"{_TMPDIR}{self.java}"'
 
     @contextmanager
     def environment(self) -> Iterator[None]:
-        """Name Spark's folders to a process that is started meanwhile, and to no other."""
+        """Set the environment variable of Spark's folders inside the block, then restore it."""
         before = os.environ.get(LOCAL_DIRS)
         os.environ[LOCAL_DIRS] = ",".join(map(str, self.spark))
         try:
@@ -52,13 +52,13 @@ class Scratch:
 
 
 def open_scratch(java: str, local_dirs: str) -> Scratch:
-    """Make a folder in each place where Spark would have written.
+    """Make a folder in each directory where Spark would have written.
 
-    *java* are the options of Java, and *local_dirs* the setting ``spark.local.dir``. Without one
-    Spark writes where Java does: where *java* or ``TMPDIR`` say, or in ``/tmp``.
+    *java* is Java's options, *local_dirs* the setting ``spark.local.dir``. Without local
+    directories Spark writes where Java does: the folder in *java*, else ``TMPDIR``, else ``/tmp``.
 
     Raises:
-        UnreachableError: nothing can be written there.
+        UnreachableError: no folder can be made in Java's directory, or in any local directory.
     """
     default = Path(_named(java) or os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - Java's own
     own = make_scratch(default)
@@ -67,7 +67,7 @@ def open_scratch(java: str, local_dirs: str) -> Scratch:
     for place in [Path(one.strip()) for one in places if one.strip()]:
         try:
             made.append(own if place == default else make_scratch(place))
-        except UnreachableError as error:  # Spark goes on with its other folders, too
+        except UnreachableError as error:  # Spark, too, continues with its other folders
             failed.append(error)
     if failed and not made:
         raise failed[0]
@@ -75,19 +75,19 @@ def open_scratch(java: str, local_dirs: str) -> Scratch:
 
 
 def _named(java: str) -> str:
-    """Return the folder that options of Java name; empty if they name none."""
+    """Return the temporary folder that the options *java* name; empty if they name none."""
     try:
         options = shlex.split(f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {java}")
-    except ValueError:  # Java says what is wrong
+    except ValueError:  # Java reports what is wrong
         options = []
     return next((one[len(_TMPDIR) :] for one in options[::-1] if one.startswith(_TMPDIR)), "")
 
 
 def make_scratch(parent: Path) -> Path:
-    """Make a folder in *parent* that lasts as long as this process; remove those of killed ones.
+    """Make a folder in *parent* for this process, and remove those of killed processes.
 
     Raises:
-        UnreachableError: nothing can be written there, or options cannot name it.
+        UnreachableError: *parent* is not writable, or its name has a comma or quotation mark.
     """
     parent = parent.absolute()
     fix = f"or name another one by TMPDIR or {LOCAL_DIRS}"
@@ -105,25 +105,25 @@ def make_scratch(parent: Path) -> Path:
 
 
 def _make_locked(parent: Path) -> Path:
-    """A folder gets its name once it is locked."""
+    """Make a folder, lock it, and only then give it the name that other processes look for."""
     parent.mkdir(parents=True, exist_ok=True)
     ours = f"sluice-spark-{re.sub('[^A-Za-z0-9.]', '_', socket.gethostname())}-"
     for left in parent.glob(f"{ours}*"):
         _remove_left(left)
     made = Path(tempfile.mkdtemp(prefix="sluice-new-", dir=parent))
-    with suppress(OSError):  # no lock there: then the folder is removed by its process only
+    with suppress(OSError):  # without locks only its own process removes the folder
         fcntl.flock(os.open(made, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX)  # until it ends
     return made.rename(parent / f"{ours}{os.getpid()}-{made.name[-8:]}")
 
 
 def _remove_own(folder: Path, process: int) -> None:
-    """Remove *folder* at the end of the *process* that made it, but not of one that it forked."""
+    """Remove *folder* when its *process* ends; do nothing in a fork of that process."""
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_left(folder: Path) -> None:
-    """Remove a *folder* of this user whose process has ended."""
+    """Remove *folder* if it belongs to this user and its process has ended."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:

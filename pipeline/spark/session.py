@@ -42,15 +42,15 @@ from pipeline.settings import PipelineSettings, may_be_spark_secret
 from pipeline.spark import jars as spark_jars
 from pipeline.spark.scratch import open_scratch
 
-PRELOADED = "SLUICE_PLUG_INS"  # modules that they begin with, parted by commas
-NICENESS = "SLUICE_NICENESS"  # by how much others go before them, where cores are scarce
+PRELOADED = "SLUICE_PLUG_INS"  # modules that workers preload, separated by commas
+NICENESS = "SLUICE_NICENESS"  # niceness of workers
 
 
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",  # a value that does not fit is found by us, not a dead job
+    "spark.sql.ansi.enabled": "false",  # we find a value that does not fit; the job must not fail
     "spark.scheduler.mode": "FAIR",  # one large MERGE must not starve small ones
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
@@ -61,33 +61,33 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # INT96, the default, is read wrongly outside 1677 to 2262 by everyone but Spark.
+    # Readers other than Spark misread INT96, the default, outside the years 1677 to 2262.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # The source of a MERGE is cached, and deterministic: Delta need neither copy nor refuse it.
+    # The source of a MERGE is cached and deterministic, so Delta need not copy or reject it.
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
     "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "true",
-    "spark.python.daemon.module": "pipeline.spark.worker_daemon",  # workers begin with imports done
+    "spark.python.daemon.module": "pipeline.spark.worker_daemon",  # imports once for all workers
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-ARCHIVE = spark_jars.JARS / "spark.jsa"  # of classes; `pipeline.spark.classes` makes it
+ARCHIVE = spark_jars.JARS / "spark.jsa"  # class archive that `pipeline.spark.classes` writes
 ARCHIVE_SIZE = ARCHIVE.with_suffix(".size")
 NO_CDS_LOG = "-Xlog:cds*=off"  # Java reports each class that does not fit into an archive
-_GIVING_WAY = "5"  # a third of the driver's share of a core that both want
-# A cluster's workers must find the driver: there the machine's own name stands, or the operator's.
+_GIVING_WAY = "5"  # a worker gets a third of the driver's share of a contended core
+# Not on a cluster: its workers must reach the driver by the machine's or the operator's name.
 _ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def open_session(
     settings: PipelineSettings, jars: Sequence[Path], plug_ins: Iterable[str] = ()
 ) -> SparkSession:
-    """Build the session with *jars* on its class path, or return the one that is there.
+    """Build the session with *jars* on its class path, or return the existing one.
 
-    *plug_ins* are modules that its workers begin with.
+    *plug_ins* are modules that its workers preload.
 
     Raises:
-        UnreachableError: the cluster did not take it.
+        UnreachableError: Spark did not start on the master.
     """
     name = f"sluice:{settings.lane}"
     builder = SparkSession.builder.appName(name).master(settings.master)
@@ -97,12 +97,12 @@ def open_session(
         "spark.driver.memory": settings.driver_memory,
         "spark.jars": ",".join(str(jar) for jar in jars),
         f"spark.executorEnv.{PRELOADED}": ",".join(sorted(set(plug_ins))),
-        # What is urgent is done by the driver: large work of others is the workers'.
+        # The driver does urgent work, so workers, which do the large work, yield to it.
         f"spark.executorEnv.{NICENESS}": _GIVING_WAY if settings.divided else "0",
         **settings.spark,
     }
-    # Workers run what the service runs, not whatever python3 comes first on the PATH: PySpark asks
-    # this variable, and the setting of that name only where spark-submit started the program.
+    # Workers must run the service's Python, not the first python3 on the PATH. PySpark reads this
+    # variable; it reads the setting of that name only if spark-submit started the program.
     os.environ["PYSPARK_PYTHON"] = options.get("spark.pyspark.python", sys.executable)
     for key, value in options.items():
         builder = builder.config(key, value)
@@ -120,10 +120,10 @@ def open_session(
 
 
 def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
-    """Start Spark's process, and hand secrets to it once it runs.
+    """Start Spark's process, and pass secrets to it only after it has started.
 
-    PySpark writes each setting that it knows beforehand into the process's command line, which
-    every user of the machine may read.
+    PySpark writes every setting that it has at the start into the command line of the process,
+    which all users of the machine can read.
     """
     if SparkContext._gateway is not None:
         return
@@ -143,9 +143,9 @@ def _start_java(name: str, master: str, options: Mapping[str, str]) -> None:
 
 
 def share_classes(java: str) -> str:
-    """Return the options *java* with the archive, if there is one and they name no other.
+    """Return the options *java* with the class archive, if it exists and they name no other.
 
-    Its size is stored beside it, because Java crashes with one that was cut off.
+    The archive must have the size that is stored beside it: Java crashes with a truncated one.
     """
     if "-XX:SharedArchiveFile=" in java or "-XX:ArchiveClassesAtExit=" in java:
         return java
@@ -156,13 +156,13 @@ def share_classes(java: str) -> str:
 
 
 def is_one_process(master: str) -> bool:
-    """Whether all of Spark is in this machine's one process."""
+    """Whether *master* is `local`: all of Spark runs in one process on this machine."""
     return master.partition("[")[0] == "local"
 
 
 @dataclass(eq=False)
 class JobCounts:
-    """Counts the jobs that land or merge; several threads may run some."""
+    """Counts the jobs that land or merge; several threads may run jobs."""
 
     _found: dict[str, SparkWork] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -171,7 +171,7 @@ class JobCounts:
     def counted(
         self, session: SparkSession, work: str, what: str, *, tasks: int, rows: int
     ) -> Iterator[None]:
-        """Describe the job that runs inside as *work* and *what*, and count it if it ends well."""
+        """Describe the job inside the block by *work* and *what*; count it if it succeeds."""
         began = time.monotonic()
         with describe_jobs(session, f"{work} {what}, {rows} rows read"):
             yield
@@ -180,7 +180,7 @@ class JobCounts:
             self._found[work] = self._found.get(work, SparkWork()) + done
 
     def take(self) -> dict[str, SparkWork]:
-        """Jobs by work since they were last taken."""
+        """Return the counts by work since the last call, and reset them."""
         with self._lock:
             found, self._found = self._found, {}
         return found
@@ -207,20 +207,20 @@ NOBODY = (
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnvironment:
-    """What a Python process runs, by the names of an operator, and on which machine."""
+    """The versions that a Python process runs, by names that operators know, and its machine."""
 
     host: str
     versions: Mapping[str, str]
 
 
 def require_same_environment(session: SparkSession, master: str) -> None:
-    """Return only if every worker that takes a task runs what this process runs.
+    """Raise unless every worker that takes a task has the same versions as this process.
 
-    As many are asked as the cluster has cores for us.
+    It runs as many tasks as Spark's default parallelism, at least two.
 
     Raises:
-        ConfigError: one runs something else.
-        UnreachableError: no worker took a task, or none could be run there.
+        ConfigError: a worker has another version.
+        UnreachableError: the tasks did not end in time, or could not run.
     """
     if is_one_process(master):
         return
@@ -238,10 +238,10 @@ def require_same_environment(session: SparkSession, master: str) -> None:
 
 
 def require_agreement(here: WorkerEnvironment, there: Sequence[WorkerEnvironment]) -> None:
-    """Return only if all run the same.
+    """Raise unless all environments have the versions of *here*.
 
     Raises:
-        ConfigError: what differs where, and what now.
+        ConfigError: a version differs; the message names the worker, the version and the fix.
     """
     for one in there:
         for name, own in here.versions.items():
@@ -253,7 +253,7 @@ def require_agreement(here: WorkerEnvironment, there: Sequence[WorkerEnvironment
 
 
 def read_environment(_: Any) -> WorkerEnvironment:
-    """What this process runs."""
+    """Read the versions and the host name of this process."""
     found = {"Python": platform.python_version(), "Sluice": _digest()}
     return WorkerEnvironment(
         socket.gethostname(), found | {name: _version(name) for name in LIBRARIES}
@@ -263,13 +263,13 @@ def read_environment(_: Any) -> WorkerEnvironment:
 def _version(name: str) -> str:
     try:
         return version(name)
-    except PackageNotFoundError:  # of an extra
+    except PackageNotFoundError:  # it belongs to an extra
         return "none"
 
 
 @cache
 def _digest() -> str:
-    """Of all its files: a version says little of a working copy."""
+    """Digest of all files of the package; one version may be many working copies."""
     folder, digest = Path(__file__).parent.parent, hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())

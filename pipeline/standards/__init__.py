@@ -1,1 +1,1 @@
-"""Standards: how values are written that do not reach the lake as their source has them."""
+"""Standards: rules that replace values before they reach the lake, one module each."""

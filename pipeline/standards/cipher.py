@@ -1,9 +1,13 @@
-"""A standard: what was encrypted under one key, encrypted under another, so that it can be joined.
+"""A standard: decrypts values with the source's key and encrypts them with one key of the lake.
 
-What comes in is what a database's own ``AES_ENCRYPT`` makes (AES in ECB with PKCS 7, its key folded
-by XOR to 128 bits) or AES-SIV (RFC 5297); what goes out is AES-SIV without a nonce: equal values
-stay equal, and a changed one is detected.  Without a key for what comes in, the text itself is
-encrypted.  Pure.
+So values of sources with different keys can be joined.  The source's values are one of these:
+
+* clear text;
+* encrypted by MySQL's ``AES_ENCRYPT``: AES in ECB with PKCS 7, the key folded by XOR to 128 bits;
+* encrypted by AES-SIV (RFC 5297), with the key derivation and associated data of this standard.
+
+The lake's values are AES-SIV without a nonce: equal values stay equal, and a changed value is
+detected.  Pure.
 """
 
 from base64 import b64decode, urlsafe_b64encode
@@ -27,11 +31,11 @@ _CASES = {"hex_upper": str.upper, "hex_lower": str.lower}
 
 @dataclass(frozen=True, slots=True)
 class CipherMapping:
-    """``secret`` is the key of what goes out, ``sent_secret`` that of what comes in, ``sent_as``.
+    """``secret`` is the key of the lake, ``sent_secret`` the key of the source.
 
-    ``sent_encoding`` is how the bytes of what comes in are written in its text.  Base64 and hex are
-    read in each of their spellings; ``hex_upper`` and ``hex_lower`` in one, so that no two texts
-    are one value, as those of a key must not be.
+    ``sent_encoding`` is how the source writes the encrypted bytes as text.  ``base64`` and ``hex``
+    accept every spelling; ``hex_upper`` and ``hex_lower`` accept one, so that two texts are never
+    one value.  Columns of a key need that.
     """
 
     columns: tuple[str, ...]
@@ -47,10 +51,10 @@ class CipherMapping:
     lake_type: ClassVar[StandardType] = "string"
 
     def __post_init__(self) -> None:
-        """Refuse keys that do not go together.
+        """Reject a short ``secret``, and ``sent_secret`` and ``sent_as`` that do not match.
 
         Raises:
-            ConfigError: says what.
+            ConfigError: names the setting.
         """
         require_long(self.secret)
         if (self.sent_as == "text") != (not self.sent_secret):
@@ -58,20 +62,20 @@ class CipherMapping:
 
     @property
     def distinct(self) -> bool:
-        """Where bytes have one spelling only."""
+        """Whether the source's bytes have only one spelling."""
         return self.sent_as == "text" or self.sent_encoding in _CASES
 
     @property
     def fingerprint(self) -> str:
-        """By what the secrets make of a text that is no value."""
+        """The settings, and a digest of a fixed text encrypted with ``secret``."""
         digest = sha256(_siv(self.secret).encrypt(NO_VALUE, None)).hexdigest()[:16]
         return f"{self.sent_as}:{self.sent_encoding}:{digest}"
 
     def value(self, text: str) -> str:
-        """The value under the other key, in base64 with - and _.
+        """The value encrypted with the lake's key, in base64 with - and _.
 
         Raises:
-            FormatError: it was not encrypted so.
+            FormatError: *text* was not encrypted with the source's key in the configured way.
         """
         clear = text.encode("utf-8", "surrogatepass")
         if self.sent_as != "text":
@@ -90,7 +94,7 @@ class CipherMapping:
 
 
 def _kind(clear: bytes) -> bytes:
-    """The empty text has no bytes to encrypt; it must differ from a zero byte."""
+    """The associated data; the empty text is encrypted as a zero byte, and must differ from one."""
     return b"v" if clear else b"empty"
 
 

@@ -1,7 +1,7 @@
-"""A standard: a keyed hash, under which equal values stay equal, and none can be read.
+"""A standard: a keyed hash; equal values stay equal, and no value can be read.
 
-HMAC (RFC 2104) with SHA-256 over the value's text in UTF-8.  Without a key, a list of all phone
-numbers could be hashed and compared; with the key it still can.  Pure.
+It is HMAC (RFC 2104) with SHA-256 over the value's text in UTF-8.  Without a key, anyone could
+hash all phone numbers and compare; a person who has the key still can.  Pure.
 """
 
 import hmac
@@ -14,7 +14,7 @@ from pipeline.standards.standard import NO_VALUE, Standard, StandardType, requir
 
 @dataclass(frozen=True, slots=True)
 class KeyedHash:
-    """``secret`` is the key; the hash is written in ``encoding``, base64 with - and _."""
+    """Hashes values with the key ``secret``."""
 
     columns: tuple[str, ...]
     """Columns that are hashed."""
@@ -26,16 +26,16 @@ class KeyedHash:
     lake_type: ClassVar[StandardType] = "string"
 
     def __post_init__(self) -> None:
-        """Refuse a secret that can be guessed.
+        """Reject a secret that is too short.
 
         Raises:
-            ConfigError: it is too short.
+            ConfigError: it is.
         """
         require_long(self.secret)
 
     @property
     def fingerprint(self) -> str:
-        """By the secret's hash of a text that is no value."""
+        """The encoding, and the hash of a fixed text."""
         return f"{self.encoding}:{self._digest(NO_VALUE).hex()[:16]}"
 
     def value(self, text: str) -> str:

@@ -1,10 +1,9 @@
-"""A standard: another id, or token, for each value, from a file of pairs.
+"""A standard: replaces each value by another id or token, from a file of pairs.
 
-The file is CSV with a heading, or Parquet; it is read where tasks run, and again when it was
-replaced.  While half of it is written, what it said before counts.  It may only grow: an entry
-that says otherwise than before would give one value two answers, so it is refused.  What that
-cannot see is an entry changed while no process ran: change ``version`` then, and a new base is
-asked for.
+The file is CSV with a heading, or Parquet.  It is read where tasks run, and again after it was
+replaced.  While it is being written, its previous content counts.  The file may only grow: a
+changed entry would give one value two answers, so it is rejected.  Cannot detect: entries that
+change while no process runs; change ``version`` then, which requires a new base.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +27,11 @@ _lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class IdMapping:
-    """``file`` has a column of the source's values, ``source``, and one of what stands for them.
+    """``file`` has the source's values in column ``source``, and their answers in ``standard``.
 
-    A value that is not there holds its table (``unmapped: hold``) until it is, or becomes NULL.
-    ``type`` is that of the answers.  ``hides``: whether the source's values are secret.
-    ``version`` is another number once entries have changed.
+    A value without an entry becomes NULL, or with ``unmapped: hold`` holds its table until it has
+    one.  ``type`` is the type of the answers.  ``hides``: whether the source's values are secret.
+    Set another ``version`` after entries have changed.
     """
 
     columns: tuple[str, ...]
@@ -42,7 +41,7 @@ class IdMapping:
     source: str = "source"
     """The file's column of the source's values."""
     standard: str = "standard"
-    """The file's column of what stands for the source's values."""
+    """The file's column of the answers, which replace the source's values."""
     unmapped: Literal["hold", "null"] = "hold"
     """What a value that is not in the file does: hold its table, or become NULL."""
     type: StandardType = "string"
@@ -50,17 +49,17 @@ class IdMapping:
     version: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a place that is another one for each process.
+        """Reject a relative path, which may be another file in each process.
 
         Raises:
-            ConfigError: it is not absolute.
+            ConfigError: ``file`` is not absolute.
         """
         if not Path(self.file).is_absolute():
             raise ConfigError(f"file: {self.file} must be a whole path: it is read by every task")
 
     @property
     def distinct(self) -> bool:
-        """Not where all that have no entry become NULL."""
+        """False where all values without an entry become NULL."""
         return self.unmapped == "hold"
 
     @property
@@ -69,12 +68,12 @@ class IdMapping:
 
     @property
     def fingerprint(self) -> str:
-        """All but where the file lies, and what it holds: it may move, and grow."""
+        """All settings except the path and the entries: the file may move, and grow."""
         return f"{self.source}:{self.standard}:{self.unmapped}:{self.type}:{self.version}"
 
     @property
     def fault(self) -> str:
-        """Why it could answer nothing now: the file cannot be opened, or a column is missing."""
+        """Why no value has an answer now: the file cannot be opened, or a column is missing."""
         try:
             names = _columns(self.file)
         except (OSError, pa.ArrowInvalid) as error:
@@ -83,11 +82,11 @@ class IdMapping:
         return f"file: {_explain_missing(self.file, lacking[0], names)}" if lacking else ""
 
     def value(self, text: str) -> str | None:
-        """The entry of a value.
+        """The entry of a value; None if it has none and ``unmapped`` is ``null``.
 
         Raises:
-            FormatError: the value has no entry, and is to be held then; or the file cannot be read,
-                which must stop no other table.
+            FormatError: the value has no entry, and ``unmapped`` is ``hold`` or the file cannot be
+                read now; or the file is invalid.  Each holds this table and no other.
         """
         mapping = read_mapping(self.file, self.source, self.standard, self.type)
         if isinstance(mapping.why, ConfigError):
@@ -102,7 +101,7 @@ class IdMapping:
 
 @dataclass(frozen=True, slots=True)
 class MappingFile:
-    """What a file said when it was last whole; ``why`` it says nothing now, or is refused."""
+    """The last complete content of a file; ``why`` states why its present content is not used."""
 
     stamp: tuple[int, int, int] | None = None
     pairs: Pairs = field(default_factory=dict)
@@ -113,7 +112,7 @@ _known: dict[tuple[str, str, str], MappingFile] = {}  # by file and columns
 
 
 def read_mapping(file: str, source: str, standard: str, kind: StandardType) -> MappingFile:
-    """What *file* says by now; read once for each time that it was written."""
+    """Return the content of *file*, which is read again only if it was written."""
     asked = (file, source, standard)
     with _lock:
         known = _known.get(asked, MappingFile())
@@ -131,7 +130,7 @@ def read_mapping(file: str, source: str, standard: str, kind: StandardType) -> M
             made = MappingFile(stamp, found)
         except (OSError, SluiceError) as error:
             why = UnreachableError(_unread(file, error)) if isinstance(error, OSError) else error
-            kept = None if isinstance(error, OSError) else stamp  # no sign shows when it ends
+            kept = None if isinstance(error, OSError) else stamp  # an OSError ends without a sign
             made = replace(known, stamp=kept, why=why)
         _known[asked] = made
         return made
@@ -174,7 +173,7 @@ def read_table(file: str) -> pa.Table:
     """Read a mapping from Parquet, or from CSV whose last line is complete.
 
     Raises:
-        UnreachableError: the last line has no end.
+        UnreachableError: the last line has no newline.
     """
     if file.endswith(".parquet"):
         return pyarrow.parquet.read_table(file)
@@ -203,14 +202,14 @@ def _texts(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _is_bigint(text: str) -> bool:
-    """Whether it is one, in the only text that stands for it: 01 beside 1 would be one number."""
+    """Whether *text* is a bigint in its canonical form: 01 and 1 would be the same number."""
     digits = text.removeprefix("-")
     known = digits.isdecimal() and digits.isascii() and len(digits) <= _DIGITS
     return known and str(int(text)) == text and -(2**63) <= int(text) < 2**63
 
 
 def _refuse_changes(file: str, before: Pairs, now: Pairs) -> None:
-    """Raise where an answer that was given is another one now."""
+    """Raise ConfigError if an earlier entry was changed or removed."""
     if any(now.get(old) != new for old, new in before.items()):
         msg = "an entry was changed or removed; restore it, or set another `version` and restart"
         raise ConfigError(f"mapping {file}: {msg}")

@@ -1,4 +1,4 @@
-"""A standard: the first and last characters stay, for people who must recognise a value.  Pure."""
+"""A standard: masks all but the first and last characters, so people recognise values.  Pure."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,9 +9,9 @@ from pipeline.standards.standard import Standard, StandardType
 
 @dataclass(frozen=True, slots=True)
 class LetterMask:
-    """``first`` and ``last`` characters stay, each other one is a ``sign``.
+    """The ``first`` and ``last`` characters stay; each other one becomes a ``sign``.
 
-    A value of no more characters than these are is all signs.
+    If no character is left between them, the whole value is masked.
     """
 
     columns: tuple[str, ...]
@@ -24,10 +24,10 @@ class LetterMask:
     lake_type: ClassVar[StandardType] = "string"
 
     def __post_init__(self) -> None:
-        """Refuse what masks nothing.
+        """Reject invalid settings.
 
         Raises:
-            ConfigError: says what.
+            ConfigError: ``first`` or ``last`` is negative, or ``sign`` is not one character.
         """
         if min(self.first, self.last) < 0:
             raise ConfigError(f"{'first' if self.first < 0 else 'last'}: must be 0 or more")
@@ -36,11 +36,11 @@ class LetterMask:
 
     @property
     def fingerprint(self) -> str:
-        """All of its settings."""
+        """All settings."""
         return f"{self.first}:{self.last}:{self.sign}"
 
     def value(self, text: str) -> str:
-        """The value, masked; as long as it was."""
+        """The masked value, which has the same length."""
         hidden = len(text) - self.first - self.last
         if hidden <= 0:
             return self.sign * len(text)

@@ -17,7 +17,10 @@ StandardType = Literal["string", "bigint"]
 
 
 class Standard(Protocol):
-    """A way values are written; its settings are the fields of its class."""
+    """A rule that replaces values; its settings are the fields of its class.
+
+    The replacement of a value is its answer.
+    """
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -26,55 +29,55 @@ class Standard(Protocol):
 
     @property
     def distinct(self) -> bool:
-        """Whether two values never get one answer; only then may a column of a key have it."""
+        """Whether different values get different answers, which key columns require."""
         ...
 
     @property
     def hides(self) -> bool:
-        """Whether readers of the lake must not see what the source has.
+        """Whether readers of the lake must not see the source's values.
 
-        Then what cannot be read of the table's messages stands in no quarantine.
+        If so, the quarantine does not keep the bytes of messages that cannot be decoded.
         """
         ...
 
     @property
     def lake_type(self) -> StandardType:
-        """Type of its answers in the mirror."""
+        """Type of the answers in the mirror."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes whenever the answers change; reveals no secret."""
+        """A text that changes whenever the answers change, and reveals no secret."""
         ...
 
     def value(self, text: str) -> str | None:
-        """What stands for a value that is not NULL; None for NULL.
+        """The answer to a value that is not NULL; None if the answer is NULL.
 
-        In: the text of a string, or a number's digits, as the format sends them.
+        *text* is the text of a string, or a number's digits, as the format sends them.
 
         Raises:
-            FormatError: nothing stands for it; says why, without the value.
+            FormatError: the value has no answer; the message says why, without the value.
         """
         ...
 
 
 @runtime_checkable
 class RestingStandard(Protocol):
-    """A standard whose answers rest on something beside its settings, such as a file."""
+    """A standard whose answers depend on more than its settings, such as a file."""
 
     @property
     def fault(self) -> str:
-        """Why it could answer nothing now, ``setting: fault``; empty if nothing is known."""
+        """Why no value has an answer now, as ``setting: fault``; empty if no fault is known."""
         ...
 
 
 def known_standards() -> tuple[str, ...]:
-    """Names of all, sorted."""
+    """Names of all standards, sorted."""
     return plugins.list_keys(standards, "STANDARD")
 
 
 def find_standard(name: str) -> type[Standard]:
-    """The class of that name.
+    """The standard class called *name*.
 
     Raises:
         ConfigError: the name is unknown.
@@ -82,16 +85,16 @@ def find_standard(name: str) -> type[Standard]:
     return cast("type[Standard]", plugins.find_class(standards, "STANDARD", name))
 
 
-SHORTEST = 16  # characters: below, all can be tried
+SHORTEST = 16  # characters; an attacker can try all shorter secrets
 NO_VALUE = b"sluice: which secret is this?"
 """The result for this text identifies the secret of a standard, and reveals nothing of it."""
 
 
 def require_long(secret: str) -> None:
-    """Refuse a secret that can be guessed.
+    """Reject a secret that is too short.
 
     Raises:
-        ConfigError: it is too short.
+        ConfigError: it is.
     """
     if len(secret) < SHORTEST:
         raise ConfigError(f"secret: has {len(secret)} characters; give it {SHORTEST} or more")

@@ -1,19 +1,19 @@
 """Applies the standards of tables to rows and keys, in whole batches, and to columns.
 
 A row is the JSON object that its format produces; a key is the JSON array of its value texts.
-Everything that is written of a table goes through here, from topics or from a backfill. So one
-value has one answer.
+All rows that are written go through here, from topics or from a backfill. So one value always
+has the same answer.
 
-A column can be renamed at any time, before anyone here knows. So where a standard hides values,
-a row lands only if each of its columns is covered. A column is covered if it has a standard, is
-part of the key, or is declared as no secret (`clear`).
+A source can rename a column before Sluice learns of it. So where a standard hides values, a row
+lands only if each of its columns is covered. A column is covered if it has a standard, is part
+of the key, or is declared as not secret (`clear`).
 
 Rows of tables without standards are not changed, at no cost per row. A row with a value that
 has no answer becomes an error row, like a message that cannot be decoded. Its table is held,
-the message stays where it is, and no other row waits.
+the message remains in the topic, and no other table waits.
 
-A column with a standard has the type of the standard's answers in the mirror, for any type of
-the source. The change log keeps the columns as described, so statements are followed as usual.
+In the mirror, a column with a standard has the type of the standard's answers, for any type of
+the source. The change log keeps the source's columns, so DDL is followed as usual.
 """
 
 import re
@@ -61,17 +61,18 @@ NONE = ""
 ALL = ("*",)
 _PLAIN_NAME = re.compile(
     r"[^\W\d][\w$]{0,63}"
-)  # a name that is a name: a row may have any text for one
+)  # a row may have any text as a column name; others are not shown
 _GLOB = re.compile(r"[*?[]")
-_MANY = 10_000  # names of columns that are remembered
+_MANY = 10_000  # column names whose standard is cached
 
 
 @dataclass(frozen=True)
 class TableStandards:
-    """By column, in lower case, its standard; ``key`` are the columns of the table's key.
+    """The standards of one table by column in lower case; ``key`` are its key columns.
 
-    ``names`` are those of the standards; ``expected`` columns are named for this very table.  If
-    one hides values, only columns of ``clear`` (globs) and of the key land beside it.
+    ``names`` are the names of the standards by column.  ``expected`` are the columns of rules that
+    name this table and no pattern.  If a standard hides values, a column without a standard lands
+    only if it is in ``clear`` (globs) or part of the key.
     """
 
     key: tuple[str, ...]
@@ -85,12 +86,12 @@ class TableStandards:
 
     @cached_property
     def hides(self) -> bool:
-        """Whether readers of the lake must not see what its source has."""
+        """Whether a standard of the table hides the source's values."""
         return any(one.hides for one in self.standards.values())
 
     @cached_property
     def digest(self) -> str:
-        """Another one where the same row would be written otherwise."""
+        """A text that changes whenever the same row would be written differently."""
         parts = sorted(
             (column, self.names.get(column, ""), one.lake_type, one.fingerprint)
             for column, one in self.standards.items()
@@ -99,23 +100,23 @@ class TableStandards:
 
     @cached_property
     def _secret(self) -> frozenset[str]:
-        """Columns that this very table should have, and whose values must stay hidden."""
+        """Columns, in lower case, in ``expected`` whose standard hides values."""
         expected = {name.casefold() for name in self.expected}
         return frozenset(name for name in expected if self.standards[name].hides)
 
     @cached_property
     def _spoken(self) -> frozenset[str]:
-        """Columns, in lower case, that are declared no secret or that are its key."""
+        """Columns, in lower case, that ``clear`` lists by name, and those of the key."""
         named = (one for one in self.clear if not _GLOB.search(one))
         return frozenset(one.casefold() for one in (*named, *self.key))
 
     @cached_property
     def _open(self) -> bool:
-        """Whether columns land that no rule names."""
+        """Whether ``clear`` has a glob, so that columns land that no rule names."""
         return any(map(_GLOB.search, self.clear))
 
     def of(self, column: str) -> Standard | None:
-        """The standard of a column; None if its values stay as they are."""
+        """The standard of a column; None if it has none."""
         return self.standards.get(column.casefold())
 
     def name_of(self, column: str) -> str:
@@ -123,23 +124,22 @@ class TableStandards:
         return self.names.get(column.casefold(), "")
 
     def row(self, text: str) -> str:
-        """The row as it is to be written; fields without a standard stay as they were sent.
+        """Return the row with the answers of the standards; other fields stay as they were sent.
 
         Raises:
-            FormatError: nothing stands for one of its values, one of its columns must not land, or
-                it is no row.
+            FormatError: a value has no answer, a column must not land, or *text* is no row.
         """
         found = {name: self._field(name, raw) for name, raw in _read(text).items()}
         return json_text.write_row(found)
 
     def require_columns(self, texts: Iterable[str], *, beside: Iterable[str] = ()) -> None:
-        """Refuse row images that lack a required column.
+        """Reject row images in which a hidden column may have another name.
 
-        ``beside`` names columns whose values are in no image.  Where a glob lets other columns
-        land, the values of a missing column may be there under another name.
+        ``beside`` names columns whose values are in no image.  If ``clear`` has a glob, the values
+        of a missing column may be in another column, unless each column is listed by name.
 
         Raises:
-            FormatError: they do.
+            FormatError: names the missing column.
         """
         if not self._secret or not self._open:
             return
@@ -151,10 +151,10 @@ class TableStandards:
             raise FormatError(f"{msg}; name the others under `clear` in `standards`")
 
     def key_values(self, texts: str) -> str:
-        """The key as it is to be written.
+        """Return the key with the answers of the standards.
 
         Raises:
-            FormatError: it has other columns, or nothing stands for one of its values.
+            FormatError: the number of its columns differs, or a value has no answer.
         """
         values = parse_key(texts)
         if len(values) != len(self.key):
@@ -166,12 +166,13 @@ class TableStandards:
         return f"[{','.join('null' if part is None else quote_text(part) for part in parts)}]"
 
     def require_key(self, texts: str, row: str) -> None:
-        """Refuse a key that is not made of the columns that the config names as the key's.
+        """Reject a key that does not consist of the row's values in the configured key columns.
 
-        In: both as they were sent.  One of others could bring a value to the lake as it is.
+        *texts* and *row* are as they were sent.  A key of other columns could carry a hidden value
+        to the lake.
 
         Raises:
-            FormatError: it is not.
+            FormatError: it does not.
         """
         sent = json_text.read_row(Raw(row.encode()))
         try:
@@ -197,7 +198,11 @@ class TableStandards:
         return json_text.NULL if answer is None else Raw(msgspec.json.encode(answer))
 
     def _decided(self, name: str) -> Standard | None:
-        """The standard of a column; None if its values may land as they are."""
+        """The standard of a column; None if it has none and may land as it is.
+
+        Raises:
+            FormatError: it has no standard and must not land.
+        """
         if name not in self._found:
             found = self.of(name)
             if found is None and not self._may_land(name):
@@ -227,7 +232,7 @@ class TableStandards:
 
 @dataclass(frozen=True)
 class Standards:
-    """Those of all tables; each table is asked for once."""
+    """The standards of all tables; the result for each table is cached."""
 
     rules: tuple[StandardRule, ...] = ()
     _known: dict[str, TableStandards | None] = field(
@@ -235,7 +240,7 @@ class Standards:
     )
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
-        """Send the rules alone to where tasks run."""
+        """Pickle the rules only, without the cache."""
         return type(self), (self.rules,)
 
     @cached_property
@@ -244,7 +249,7 @@ class Standards:
         return any(hides_values(rule.standards) for rule in self.rules)
 
     def of(self, table: str | None) -> TableStandards | None:
-        """Those of *table*; None if all of its columns stay as they are, or it is no table."""
+        """The standards of *table*; None if it has none, or *table* is None."""
         if table is None or not self.rules:
             return None
         if table not in self._known:
@@ -257,7 +262,7 @@ class Standards:
         return own is not None and own.hides
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """The columns of *table* that are written by one, sorted."""
+        """The columns of *table* that have a standard, in lower case, sorted."""
         own = self.of(table)
         return () if own is None else tuple(sorted(own.standards))
 
@@ -282,7 +287,7 @@ NO_STANDARDS = Standards()
 
 
 def hides_values(standards: Iterable[tuple[str, Standard]]) -> bool:
-    """Whether one of the named *standards* does."""
+    """Whether one of *standards*, pairs of name and standard, hides values."""
     return any(one.hides for _, one in standards)
 
 
@@ -307,10 +312,10 @@ WITHHELD = "its bytes are not kept, because the table has standards"
 def standardise_batch(
     decoded: pa.RecordBatch, tables: pa.Array, standards: Standards
 ) -> pa.RecordBatch:
-    """``DECODED`` as it may be written to the change log.
+    """Apply the standards to decoded rows, before they are written to the change log.
 
-    In: ``DECODED``, and the table of each row, null for none.  Out: ``DECODED``, as many rows, in
-    their order.
+    *decoded* has the schema ``DECODED``; *tables* is the table of each row, null for none.
+    Returns ``DECODED`` with the same number of rows in the same order.
     """
     if not standards.rules:
         return decoded
@@ -333,11 +338,11 @@ def standardise_batch(
 
 
 def rows_again(rows: pa.RecordBatch, key: tuple[str, ...], own: TableStandards) -> pa.RecordBatch:
-    """``ROWS`` that were read again, with keys of the columns *key*, as they may be written.
+    """Apply the standards *own* to backfilled ``ROWS``, whose keys have the columns *key*.
 
     Raises:
-        FormatError: a value has no answer; names the column.
-        ConfigError: the table has another key than the config says.
+        FormatError: a value has no answer, or a column must not land; names the column.
+        ConfigError: the table's key differs from the config's.
     """
     if key != own.key:
         problem = f"its key is ({', '.join(key)}), and `standards` says ({', '.join(own.key)})"
@@ -356,7 +361,7 @@ def _written(row: Mapping[str, Any], own: TableStandards | None) -> Mapping[str,
     if row["op"] == Op.ERROR:
         return row if own is not None and not own.hides else _withheld(row, str(row["error"]))
     if own is None or row["op"] not in {*_ROWS, Op.TOMBSTONE}:
-        return row  # it has no value of a row
+        return row  # it contains no values of a row
     try:
         return _answered(row, own)
     except FormatError as error:
@@ -397,7 +402,7 @@ def _replaced(
 
 
 def _merged(old: pa.Array, mine: pa.Array, new: pa.Array) -> pa.Array:
-    """*old* with the values of *new*, one after the other, where *mine* is true."""
+    """*old*, with the values of *new* in their order where *mine* is true."""
     here = mine.to_numpy(zero_copy_only=False)
     places = np.arange(len(old))
     places[here] = len(old) + np.arange(len(new))
@@ -406,29 +411,29 @@ def _merged(old: pa.Array, mine: pa.Array, new: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class StandardColumn:
-    """The source's column, and the standard by which its values are written."""
+    """A column of the source, and the standard that replaces its values."""
 
     sent: Column
     standard: Standard
 
     @property
     def name(self) -> str:
-        """As its source has it."""
+        """The source's name of the column."""
         return self.sent.name
 
     @property
     def dialect(self) -> "StandardDialect":
-        """What knows its type."""
+        """The dialect that knows the type of the answers."""
         return StandardDialect(self.sent.dialect)
 
     def __str__(self) -> str:
-        """Render for people."""
+        """Show the column in messages."""
         return f"{self.sent}, by its standard"
 
 
 @dataclass(frozen=True, slots=True)
 class StandardDialect:
-    """A source's own dialect, but for columns that have a standard."""
+    """The source's dialect ``own``, with other answers for columns that have a standard."""
 
     own: Dialect
 
@@ -459,19 +464,19 @@ class StandardDialect:
         return self.own.database_dropped(statement)
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-        """As the source's, of its own columns."""
+        """As the source's, with the source's columns."""
         return self.own.compare(source_schema(old), source_schema(new))
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
-        """As the source's, of its own columns."""
+        """As the source's, with the source's columns."""
         return self.own.remembered(source_schema(known), source_schema(new))
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-        """As the source's, of its own columns."""
+        """As the source's, with the source's columns."""
         return self.own.merge([source_schema(one) for one in schemas])
 
     def lake_type(self, column: Column) -> str:
-        """That of the standard's answers."""
+        """The type of the standard's answers, or as the source's."""
         if isinstance(column, StandardColumn):
             return column.standard.lake_type
         return self.own.lake_type(column)
@@ -482,29 +487,29 @@ class StandardDialect:
         return self.own.digest_form(column)
 
     def whole(self, column: Column) -> bool:
-        """Never: the source orders its values, the mirror the answers."""
+        """As the source's; False with a standard, because answers have another order."""
         return not isinstance(column, StandardColumn) and self.own.whole(column)
 
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
-        """As the source's; of a column with a standard, that of the answers."""
+        """As the source's; with a standard, only the digits of *number*."""
         if isinstance(column, StandardColumn):
             return (str(number),)
         return self.own.spellings(column, number)
 
     def reads(self, column: Column, text: str) -> bool:
-        """As the source's; of a column with a standard any answer."""
+        """As the source's; with a standard, every text."""
         return isinstance(column, StandardColumn) or self.own.reads(column, text)
 
     def spelled_alike(self, column: Column) -> bool:
-        """As the source's: two spellings would have two answers."""
+        """As the source's for the source's column: two spellings would have two answers."""
         return self.own.spelled_alike(source_column(column))
 
     def sent(self, column: Column) -> SentAs:
-        """As a text."""
+        """Text with a standard, or as the source's."""
         return SentAs.WORD if isinstance(column, StandardColumn) else self.own.sent(column)
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
-        """The answers."""
+        """The values of *wire* in the type of the answers, or as the source's."""
         if not isinstance(column, StandardColumn):
             return self.own.values(column, wire)
         return (
@@ -514,28 +519,28 @@ class StandardDialect:
         )
 
     def altered_by_snapshot(self, column: Column, typed: pa.Array) -> pa.BooleanArray | None:
-        """None of the answers shows it."""
+        """As the source's; None with a standard, because the answers do not show it."""
         if isinstance(column, StandardColumn):
             return None
         return self.own.altered_by_snapshot(column, typed)
 
     def default(self, column: Column) -> pa.Scalar:
-        """The answer to what the source put into old rows.
+        """The answer to the value that the source gave to old rows.
 
         Raises:
-            FormatError: nothing stands for it, or how it would have been sent is not sure.
+            FormatError: it has no answer, or its type may be sent in several ways.
         """
         if not isinstance(column, StandardColumn):
             return self.own.default(column)
         return answer_value(self.own.default(column.sent), column)
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-        """As the source's, of its own columns."""
+        """As the source's, with the source's columns."""
         return self.own.differences(source_schema(schema), [source_column(one) for one in server])
 
 
 def written_column(column: Column, standard: Standard | None) -> Column:
-    """The column as a mirror has it, by its *standard* if it has one."""
+    """The column as a mirror has it: with its *standard*, if any."""
     return column if standard is None else StandardColumn(column, standard)
 
 
@@ -545,16 +550,16 @@ def source_column(column: Column) -> Column:
 
 
 def source_schema(schema: TableSchema) -> TableSchema:
-    """The columns as their source has them."""
+    """The schema with the columns as their source has them."""
     columns = tuple(source_column(one) for one in schema.columns)
     return replace(schema, columns=columns)
 
 
 def default_of(column: Column) -> pa.Scalar:
-    """As the column's dialect says.
+    """The default that the column's dialect gives.
 
     Raises:
-        HeldError: ``standards``, nothing stands for what the source put into old rows.
+        HeldError: ``standards``, the value that the source gave to old rows has no answer.
     """
     try:
         return column.dialect.default(column)
@@ -564,10 +569,10 @@ def default_of(column: Column) -> pa.Scalar:
 
 
 def answer_value(value: pa.Scalar, column: StandardColumn) -> pa.Scalar:
-    """What stands for a *value* of the source's own type; null for null.
+    """The answer to a *value* of the source's type; null for null.
 
     Raises:
-        FormatError: nothing stands for it, or it is of a type that may be sent in many ways.
+        FormatError: it has no answer, or its type may be sent in several ways.
     """
     kind = pa.int64() if column.standard.lake_type == "bigint" else pa.string()
     if not value.is_valid:

@@ -1,10 +1,10 @@
 """Queries Debezium on Kafka Connect: stored offset, state, settings, and server address.
 
-The stored offset is what counts: Kafka has every record before it. It trails by up to
-`offset.flush.interval.ms`. Its content depends on the kind of database.
+Kafka has every record before the stored offset, which is up to `offset.flush.interval.ms` old.
+Its content depends on the kind of database.
 
-`examination` collects the findings for `sluice doctor` from the other modules of this package.
-The collector also registers the connector and changes its settings.
+`examine_connector` collects the findings for `sluice doctor` from the other modules of this
+package. The collector also registers the connector and changes its settings.
 """
 
 import json
@@ -70,7 +70,7 @@ def examine_connector(
     worker: Mapping[str, str] | None,
     plugins: Sequence[Any] = (),
 ) -> CollectorExamination:
-    """Rule on its state, settings, producer and version, and whether it sends the heartbeat.
+    """Findings on its state, settings, producer and version, and on the heartbeat table.
 
     *plugins* are those that its worker lists.
     """
@@ -97,26 +97,27 @@ def _state(state: CollectorState, connector: str, where: str) -> list[Finding]:
     return [Finding(WARN, "state", where, what, fix)]
 
 
-LONGEST_MESSAGE = 1_000  # characters of what Connect says
-VALIDATION = timedelta(seconds=30)  # Connect tries the settings on the database first
+LONGEST_MESSAGE = 1_000  # characters of a message of Connect
+VALIDATION = timedelta(seconds=30)  # Connect connects to the database to validate settings
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
 
 
 @dataclass(eq=False)
 class ConnectCollector:
-    """One connector of one Connect cluster, asked over REST; any worker's address will do.
+    """One connector of one Connect cluster, queried by REST at the address of any worker.
 
-    ``settings`` are further settings of the connector, or others than Sluice would choose.
-    ``unavailable`` is what the source's format takes for a value that was not sent.
-    ``source`` is the one that it collects: what it says of names and topics is compared.
-    ``ca``, ``certificate`` and ``key`` are the PEM files for an https address.
-    Every method raises UnreachableError when the worker or the connector does not answer.
+    ``settings`` are settings of the connector that are added, or override those of Sluice.
+    ``unavailable`` is the placeholder that the source's format reads as an unsent value.
+    ``source`` is the source that it collects; its names and topics are compared with the
+    connector's.
+    ``ca``, ``certificate`` and ``key`` are PEM files for an https address.
+    Methods that send requests raise UnreachableError if the worker or connector does not answer.
     """
 
     usual_kind: ClassVar[str] = "mysql"
     usual_format: ClassVar[str] = "debezium_json"
     rests_on: ClassVar[str] = ""
-    url: str = field(repr=False)  # it may hold a login
+    url: str = field(repr=False)  # it may contain a user and password
     connector: str
     timeout: timedelta = timedelta(seconds=3)
     """How long one answer may take."""
@@ -129,7 +130,7 @@ class ConnectCollector:
     _client: BoundedClient = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Build the client; nothing is asked yet.
+        """Build the client; this sends no request.
 
         Raises:
             ConfigError: ``url`` is not an address, ``settings`` hold a secret in clear text, or a
@@ -144,10 +145,10 @@ class ConnectCollector:
         )
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """The stored offset; Missing before there is one, and for one that cannot be read."""
+        """The stored offset; Missing if none is stored yet, or its form is unknown."""
         with self._understanding("/offsets"):
             stored = self._get("/offsets").get("offsets", [])
-            if len(stored) > 1:  # offsets of an earlier topic prefix stay for ever
+            if len(stored) > 1:  # offsets of an earlier topic prefix remain forever
                 prefix = self._settings().get("topic.prefix")
                 stored = [entry for entry in stored if entry["partition"].get("server") == prefix]
             if not stored:
@@ -155,7 +156,7 @@ class ConnectCollector:
             return _acknowledged(stored[0].get("offset") or {})
 
     def carried(self) -> Mapping[TopicPartition, int]:
-        """Last replicated offset of each partition of the other cluster, for a MirrorMaker 2."""
+        """Last offset of each partition that this connector, a MirrorMaker 2, has replicated."""
         alias = self._settings().get("source.cluster.alias")
         with self._understanding("/offsets"):
             offsets = self._get("/offsets").get("offsets", [])
@@ -176,7 +177,7 @@ class ConnectCollector:
             raise UnreachableError(msg) from error
 
     def config(self) -> Mapping[str, str]:
-        """Settings without the ones that hold secrets; a secret in another one is hidden."""
+        """All settings except those that hold secrets; a secret in another setting is hidden."""
         return {
             name: HIDDEN if is_secret(value, named=False) else value
             for name, value in self._settings().items()
@@ -184,7 +185,7 @@ class ConnectCollector:
         }
 
     def captures(self) -> CaptureScope:
-        """By its lists and routers, with what its settings do to changes."""
+        """The tables by its lists and routers, with the hazards of its settings."""
         config = self._settings()
         where = f"connector {self.connector}"
         found = find_config_hazards(config, where, self.unavailable, self.source)
@@ -192,7 +193,7 @@ class ConnectCollector:
         return replace(lists, alters=find_column_settings(config), hazards=found)
 
     def state(self) -> CollectorState:
-        """The worst state of connector and tasks, in Connect's words but lower case."""
+        """The worst state of connector and tasks, as Connect names it, in lower case."""
         with self._understanding("/status"):
             status = self._get("/status")
             parts = [status.get("connector", {}), *status.get("tasks", [])]
@@ -205,7 +206,7 @@ class ConnectCollector:
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
-        """Rule on its state and its settings, which may be changed at any time."""
+        """Findings on its present state, settings and version."""
         return examine_connector(settings, self.state(), self.config(), worker, self._plugins())
 
     def registration(self, scope: CollectionScope) -> Registration:
@@ -233,13 +234,17 @@ class ConnectCollector:
             raise ConfigError(f"collector.{error}") from error
 
     def _registered(self) -> Mapping[str, str] | None:
-        """All its settings, secrets too; None where Connect knows no such connector."""
+        """All its settings, secrets included; None if the connector does not exist."""
         if not self._exists():
             return None
         return self._settings()
 
     def _register(self, settings: Mapping[str, str]) -> None:
-        """Create the connector, or change it; Connect restarts its task."""
+        """Create or change the connector; Connect restarts its task.
+
+        Raises:
+            ConfigError: Connect rejects the settings.
+        """
         answer = self._answer("PUT", "/config", dict(settings))
         if answer.status_code == httpx.codes.BAD_REQUEST:
             said = f"{self._where} refuses these settings: {_said(answer)}"
@@ -247,14 +252,14 @@ class ConnectCollector:
         self._found(answer, "/config")
 
     def _exists(self) -> bool:
-        """Only Connect itself may say that it is not there: JSON, and the status in it."""
+        """False only if the answer is 404 with JSON: a proxy's 404 proves nothing."""
         answer = self._answer("GET", "/config")
         if answer.status_code != httpx.codes.NOT_FOUND:
             return True
         return not (answer.headers.get("content-type", "").startswith("application/json"))
 
     def _plugins(self) -> list[Any]:
-        """What connectors the worker knows, each with class and version."""
+        """The plugins that the worker lists, each with class and version."""
         answer = self._request("GET", "/connector-plugins", None)
         try:
             found = _readable(answer.json()) if answer.is_success else None
@@ -266,10 +271,10 @@ class ConnectCollector:
         raise UnreachableError(msg)
 
     def _settings(self) -> dict[str, str]:
-        """All its settings, secrets too.
+        """All its settings, secrets included.
 
         Raises:
-            UnreachableError: one of them is no text.
+            UnreachableError: a value is not text.
         """
         config = self._get("/config")
         odd = [name for name, value in config.items() if not isinstance(value, str)]
@@ -281,7 +286,7 @@ class ConnectCollector:
 
     @contextmanager
     def _understanding(self, path: str) -> Iterator[None]:
-        """Take an answer of another form for none."""
+        """Raise UnreachableError if an answer has an unknown form."""
         try:
             yield
         except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
@@ -302,7 +307,7 @@ class ConnectCollector:
         patience = self.timeout if body is None else max(self.timeout, VALIDATION)
         try:
             return self._client.request(method, url, json=body, timeout=patience.total_seconds())
-        except (httpx.HTTPError, UnicodeError) as error:  # the last: no name to ask for
+        except (httpx.HTTPError, UnicodeError) as error:  # UnicodeError: an invalid host name
             msg = f"{self._where}: {type(error).__name__}: {error}"
             raise UnreachableError(msg) from error
 
@@ -319,12 +324,12 @@ class ConnectCollector:
 
 
 def _readable(answer: Any) -> Any:
-    """The *answer* with "?" for each lone surrogate: no store or page can write one."""
+    """The *answer* with "?" for each lone surrogate, which no store or page can encode."""
     return json.loads(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _said(answer: httpx.Response) -> str:
-    """Connect's message, in one line."""
+    """Connect's error message in one line; empty if the answer has none."""
     try:
         found = _readable(answer.json())
     except (ValueError, RecursionError):
@@ -334,7 +339,7 @@ def _said(answer: httpx.Response) -> str:
 
 
 def _unresolved(settings: Mapping[str, str]) -> str:
-    """What to look at where Connect was to resolve references, and maybe did not."""
+    """Advice to append to an error if *settings* have references; empty without them."""
     found = find_references(settings)
     if not found:
         return ""
@@ -350,7 +355,7 @@ def _address(url: str) -> bool:
     try:
         found = urlsplit(url)
         return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
-    except ValueError:  # a port or a bracket that is none
+    except ValueError:  # an invalid port or bracket
         return False
 
 
@@ -366,7 +371,7 @@ def _badness(part: Mapping[str, Any]) -> int:
 
 
 def _brief(trace: str) -> str:
-    """First line and root cause: the rest of a stack trace does not help an operator."""
+    """The first line and the root cause of a stack trace."""
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     return " | ".join(dict.fromkeys([*lines[:1], *causes[-1:]]))[:500]

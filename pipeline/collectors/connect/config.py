@@ -1,11 +1,11 @@
 """Computes all settings that a Debezium connector needs for a source of the config.
 
-What the doctor demands is taken from `requirements` and from the module of the database.
-Passwords are references that Connect resolves; nothing here knows a password.
+The settings that the doctor demands are in `requirements` and the module of the database.
+Passwords are references that Connect resolves, so no password is handled here.
 
-The include lists name whole databases or schemas. A table that no rule names is a table of its
-own name, and so is one that an online schema change swaps in. Only tables that a rule ignores
-are excluded by name.
+The include lists name whole databases or schemas. A table that no rule matches must be sent too:
+it has a mirror of its own name, like a table that an online schema change swaps in. Only tables
+that a rule ignores are excluded by name.
 """
 
 import re
@@ -37,7 +37,7 @@ from pipeline.finding import Demand
 from pipeline.formats.debezium.connector import UNAVAILABLE
 from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
 
-GROUP = re.compile(r"\(\?P<(\w+)>")  # Python's named groups and how it calls them again
+GROUP = re.compile(r"\(\?P<(\w+)>")  # Python's named groups and references to them
 AGAIN = re.compile(r"\(\?P=(\w+)\)")
 REPEATS = ("*", "+", "?", "{")
 
@@ -45,9 +45,10 @@ REPEATS = ("*", "+", "?", "{")
 def include_lists(
     rules: Iterable[TableRule], heartbeat: str, outer: str = "database"
 ) -> Mapping[str, str]:
-    """Settings by their names; no list of databases where a rule fits tables of any.
+    """The connector's list settings, by name.
 
-    What is *outer* in a table's name is a ``database``, or a ``schema``.
+    There is no include list if a rule may match tables of any database.  *outer* names the first
+    part of a table's name: ``database`` or ``schema``.
     """
     rules = tuple(rules)
     wanted = [_databases(rule.shards) for rule in rules if not rule.ignore]
@@ -62,7 +63,7 @@ def include_lists(
 
 
 def _ignored_first(rules: tuple[TableRule, ...]) -> list[str]:
-    """Patterns of what is ignored; the first rule that fits decides, so others are spared."""
+    """Patterns of ignored tables; each excludes tables that an earlier rule keeps."""
     found, spared = [], list[str]()
     for rule in rules:
         if rule.ignore:
@@ -81,7 +82,7 @@ def _java(pattern: str) -> str:
 
 
 def _databases(pattern: str) -> list[str]:
-    """The database's part of each way that *pattern* may fit; empty if unknown."""
+    """The part before the dot of each alternative of *pattern*; empty if one has no plain dot."""
     found, start, depth, at = [], 0, 0, 0
     cut: int | None = None
     while at < len(pattern):
@@ -104,7 +105,7 @@ def _token(pattern: str, at: int) -> int:
         return at + 2
     if pattern[at] != "[":
         return at + 1
-    at += 2 if pattern[at + 1 : at + 2] != "^" else 3  # a first bracket is a plain character
+    at += 2 if pattern[at + 1 : at + 2] != "^" else 3  # a bracket in first position is literal
     while at < len(pattern) and pattern[at] != "]":
         at += 2 if pattern[at] == "\\" else 1
     return at + 1
@@ -138,17 +139,17 @@ PRODUCER = {
     "producer.override.enable.idempotence": "true",
     "producer.override.max.in.flight.requests.per.connection": "1",
     "producer.override.retries": "2147483647",
-    # Its default of 1 MiB stops the whole source at one larger row; the broker's limit is enough.
+    # With the default of 1 MiB, one larger row stops the source; the broker's limit is enough.
     "producer.override.max.request.size": str(LARGEST),
     "producer.override.buffer.memory": str(2 * LARGEST),
 }
 
 
 def required_config(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
-    """All of them by name; *own* are a person's, and go before.
+    """All settings of a new connector by name; *own*, which a person set, override them.
 
     Raises:
-        ConfigError: *own* holds a secret itself.
+        ConfigError: *own* has a secret in clear text.
     """
     require_references(own)
     source = _as_connected(scope.source, own)
@@ -179,10 +180,10 @@ def required_config(scope: CollectionScope, own: Mapping[str, str]) -> dict[str,
 
 
 def require_references(own: Mapping[str, str]) -> None:
-    """Refuse settings of a person that hold a secret themselves.
+    """Reject settings *own* that have a secret in clear text.
 
     Raises:
-        ConfigError: names the setting, and never its value.
+        ConfigError: names the setting, never its value.
     """
     for name, value in own.items():
         if is_secret(value, named=holds_secret(name)):
@@ -191,25 +192,25 @@ def require_references(own: Mapping[str, str]) -> None:
 
 
 def find_references(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """What Connect has to resolve in *settings*, such as ``${env:NAME}``, sorted."""
+    """References in *settings* that Connect must resolve, such as ``${env:NAME}``, sorted."""
     found = {one for value in settings.values() for one in REFERENCE.findall(value)}
     return tuple(sorted(found))
 
 
 def list_settings() -> frozenset[str]:
-    """Settings that list what is included or excluded, for any database."""
+    """Names of the include and exclude lists of all kinds of database."""
     outer = {name for database in every_database() for name in list_setting_names(database.lists)}
     return frozenset(outer | {*TABLES})
 
 
 def alternative_settings(own: Mapping[str, str]) -> tuple[frozenset[str], ...]:
-    """Groups of settings where one is enough; without TLS files that *own* names."""
+    """Groups of settings that replace each other; without TLS groups in which *own* sets one."""
     files = (one.alternatives for one in every_database())
     return (list_settings(), *(group for group in files if not group & own.keys()))
 
 
 def firm_demands(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
-    """What a setting must be, where a person chose another value."""
+    """Demands that settings of a registered connector must meet; *own* override them."""
     prefix, database = scope.source.collected_prefix, database_of_kind(scope.source.kind)
     own = _after(list_transforms(scope.source, own), own)
     verified = database.verified if _as_connected(scope.source, own).secured else ()
@@ -233,7 +234,7 @@ def firm_demands(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand
 
 
 def list_transforms(source: SourceSettings, config: Mapping[str, str]) -> dict[str, str]:
-    """Settings of transforms that *config* needs; the lists name those of *config* behind them."""
+    """Settings of transforms that *config* needs; lists name them before those of *config*."""
     named = {"topic.prefix": source.collected_prefix, **config}
     ours = database_of_kind(source.kind).transforms(named)
     both = {name: f"{ours[name]},{config[name]}" for name in LISTS if name in {*ours} & {*config}}
@@ -241,23 +242,23 @@ def list_transforms(source: SourceSettings, config: Mapping[str, str]) -> dict[s
 
 
 def _after(ours: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """*own* settings of a person; those that are among *ours*, too, as *ours* has them."""
+    """*own* with the values of *ours* where both have a setting."""
     return {**own, **{name: ours[name] for name in ours.keys() & own.keys()}}
 
 
 def is_forbidden(scope: CollectionScope, own: Mapping[str, str], name: str) -> bool:
-    """Whether the setting of that *name* may not be there, where a person did not choose it."""
+    """Whether the setting *name* weakens TLS, which is required, and *own* does not have it."""
     secured = _as_connected(scope.source, own).secured
     return secured and name not in own and weakens_tls(name, database_of_kind(scope.source.kind))
 
 
 def holds_secret(name: str) -> bool:
-    """Whether the setting of that *name* holds one."""
+    """Whether the setting *name* holds a secret."""
     return any(word in name.lower() for word in SECRETS)
 
 
 def _usual(demand: Demand) -> bool:
-    """Whether it is met where nothing is set."""
+    """Whether the connector's default meets *demand*."""
     return demand.default in demand.good
 
 
@@ -272,12 +273,12 @@ def _connection(source: SourceSettings, database: ConnectedDatabase) -> dict[str
 
 
 def _as_connected(source: SourceSettings, own: Mapping[str, str]) -> SourceSettings:
-    """*source* at the address that its connector is given."""
+    """*source* with the host to which its connector connects."""
     return replace(source, host=own.get("database.hostname", source.host))
 
 
 def _address(source: SourceSettings) -> tuple[Demand, ...]:
-    """The server that the config names, where the connector sees it under the same address."""
+    """Demands of the config's host and port, if ``follow_collector`` is set."""
     if not source.follow_collector:
         return ()
     why = "the config names another server"
@@ -288,12 +289,12 @@ def _address(source: SourceSettings) -> tuple[Demand, ...]:
 
 
 def _topics(scope: CollectionScope) -> dict[str, str]:
-    """Its own topics bear names that no table's topic has."""
+    """Topic settings; the connector's own topics have names that no table's topic can have."""
     prefix = scope.source.collected_prefix
     brokers = {"signal.kafka.bootstrap.servers": scope.brokers} if scope.brokers else {}
     return {
         "topic.prefix": prefix,
-        "topic.creation.default.partitions": "-1",  # what the brokers have as their default
+        "topic.creation.default.partitions": "-1",  # the brokers' default
         "topic.creation.default.replication.factor": "-1",
         "signal.enabled.channels": "kafka",
         "signal.kafka.topic": f"__signals.{prefix}",
@@ -303,7 +304,7 @@ def _topics(scope: CollectionScope) -> dict[str, str]:
 
 
 def _security(security: KafkaSecurity, prefix: str) -> dict[str, str]:
-    """How its own clients of Kafka sign in; whom they believe is a matter of Connect's machine."""
+    """Security settings of the connector's own Kafka clients; Connect's machine sets the CA."""
     if security.protocol == "PLAINTEXT":
         return {}
     found: dict[str, str] = {"security.protocol": security.protocol}

@@ -1,6 +1,6 @@
-"""Defines what Debezium's connector for one kind of database has of its own.
+"""Defines what differs between Debezium's connectors for kinds of database.
 
-Each kind has a module beside this one, named by the kind's config key, with its class as
+Each kind has a module in this package, named by the kind's config key, with its class as
 `CONNECTED`. A kind that is defined elsewhere has the class in the module of its source.
 """
 
@@ -17,20 +17,21 @@ from pipeline.finding import Demand, Finding
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 
-USUAL = "mysql"  # where a source names no kind
-# What the drivers of Postgres, MySQL and MariaDB call their settings for TLS and its sockets.
+USUAL = "mysql"  # the kind if a source names none
+# Matches the drivers' settings for TLS and its sockets: Postgres, MySQL and MariaDB.
 _TLS = re.compile("ssl|tls|trust|keystore|verif|certificate|servercert|socketfactory", re.I)
 
 
 class ConnectedDatabase(Protocol):
     """One kind of database for Debezium's connectors; its module exports it as ``CONNECTED``.
 
-    ``classes`` are those that Sluice reads, the one that it registers first.  ``lists`` names the
-    outer part of a table's name as the lists of what is included call it; what is ``built_in`` of
-    these is never sent.  ``pace`` holds settings that are wanted, and not demanded.  ``least``
-    lists the versions before which a known defect of the connector loses changes.  ``verified`` is
-    demanded of a source that must speak TLS; of ``alternatives``, settings for TLS, one is enough.
-    ``files`` are its settings for TLS without dots that name files and passwords.
+    ``classes`` are the connector classes that Sluice supports; it registers the first.  ``port``
+    is the database's default port.  ``lists`` is the word for the first part of a table's name in
+    the names of the include lists: ``database`` or ``schema``.  Those in ``built_in`` are never
+    sent.  ``pace`` are settings that Sluice sets but does not demand.  ``least`` are the versions
+    before which a known defect of the connector loses changes.  ``verified`` are demands for a
+    source that requires TLS; one of ``alternatives``, settings for TLS, is enough.  ``files`` are
+    settings of the driver that name TLS files and passwords.
     """
 
     classes: ClassVar[tuple[str, ...]]
@@ -49,36 +50,36 @@ class ConnectedDatabase(Protocol):
         ...
 
     def settings(self, scope: CollectionScope) -> Mapping[str, str]:
-        """What no other kind's connector has, beside demands: names, and topics of its own.
+        """Settings that only this kind's connector has, without demands: names and own topics.
 
         Raises:
-            ConfigError: the settings of the source lack something.
+            ConfigError: the source's settings are incomplete.
         """
         ...
 
     def transforms(self, config: Mapping[str, str]) -> Mapping[str, str]:
-        """Settings of transforms that a connector with *config* needs before any others."""
+        """Settings of the transforms that a connector with *config* needs before all others."""
         ...
 
     def own_transforms(self, config: Mapping[str, str]) -> Collection[str]:
-        """Of the transforms in *config* those of ``transforms``, which change no row."""
+        """Aliases in *config* that are those of ``transforms``, which change no row."""
         ...
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
-        """What in *config* drops, rewrites or delays changes, beside ``demands``."""
+        """Findings on settings that drop, rewrite or delay changes, without ``demands``."""
         ...
 
     def findings(
         self, config: Mapping[str, str], source: SourceSettings, where: str
     ) -> list[Finding]:
-        """Findings on *config* beside ``demands``."""
+        """Findings on *config*, hazards included, without ``demands``."""
         ...
 
 
 def variable_reference(name: str, what: str) -> str:
     """Reference to the worker's variable for *what* of *name*, such as ``${env:SHOP_DATABASE_CA}``.
 
-    Every shell can set it: a word of ASCII that begins with no digit.
+    The variable is an ASCII word that does not begin with a digit, so every shell can set it.
     """
     word = re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII).upper()
     return f"${{env:{word}_{what}}}"
@@ -86,23 +87,23 @@ def variable_reference(name: str, what: str) -> str:
 
 @cache
 def database_of_kind(kind: str) -> ConnectedDatabase:
-    """What connectors for sources of *kind* have of their own, the usual one where it is empty.
+    """The database of *kind*; an empty *kind* means `USUAL`.
 
     Raises:
-        ConfigError: nothing is known of them; lists the kinds that are.
+        ConfigError: the kind is unknown; the message lists the known ones.
     """
     return cast("ConnectedDatabase", plugins.find_class(connect, "CONNECTED", kind or USUAL)())
 
 
 def every_database() -> tuple[ConnectedDatabase, ...]:
-    """All that lie here."""
+    """All databases that have a module in this package."""
     return tuple(database_of_kind(kind) for kind in plugins.list_keys(connect, "CONNECTED"))
 
 
 def weakens_tls(name: str, database: ConnectedDatabase) -> bool:
-    """Whether the setting of that *name* may say, past those demanded, whom the driver believes.
+    """Whether the setting *name* may make the driver trust other servers, despite the demands.
 
-    Debezium hands ``database.*`` and ``driver.*`` to the JDBC driver, whose settings have no dots.
+    Debezium passes ``database.*`` and ``driver.*`` to the JDBC driver, whose settings have no dots.
     """
     given, _, its = name.partition(".")
     demanded = {one.name for one in database.verified}
@@ -111,6 +112,6 @@ def weakens_tls(name: str, database: ConnectedDatabase) -> bool:
 
 
 def database_of_connector(config: Mapping[str, str]) -> ConnectedDatabase:
-    """The database that a connector with *config* reads, by its class."""
+    """The database of a connector with *config*, by its class; an unknown class means `USUAL`."""
     of = config.get("connector.class", "")
     return next((one for one in every_database() if of in one.classes), database_of_kind(USUAL))

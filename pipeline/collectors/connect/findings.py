@@ -1,15 +1,15 @@
-"""Judges the settings of a connector: what drops, rewrites, reorders or delays changes.
+"""Checks the settings of a connector: which drop, rewrite, reorder or delay changes.
 
-The doctor prints `connector_findings`, `producer_findings` and `heartbeat_findings`. `hazards`
-is the part of them for which the running service withholds READY. Both use the same lists.
+The doctor prints `connector_findings`, `producer_findings` and `heartbeat_findings`. The running
+service withholds READY for some of them: `find_config_hazards`. Both use the same lists.
 
 Producer settings of the connector (`producer.override.*`) override those of the worker
 (`producer.*`). The worker's override Connect's own defaults, which differ from Kafka's: all
-acks, one request in flight, no idempotence. `heartbeat_findings` refuses a connector that does
+acks, one request in flight, no idempotence. `heartbeat_findings` rejects a connector that does
 not send the heartbeat table.
 
-Cannot detect: settings of the worker, which Connect does not show. They must be given to the
-doctor, or be stated in the connector.
+Cannot detect: settings of the worker, which Connect does not show. Pass them to the doctor, or
+set them in the connector.
 """
 
 import re
@@ -71,14 +71,14 @@ PRODUCER_DEMANDS = (
         effect=Effect.DROPS,
     ),
 )
-SIZES = {"max.request.size": 1_048_576, "buffer.memory": 33_554_432}  # Kafka's own, in bytes
+SIZES = {"max.request.size": 1_048_576, "buffer.memory": 33_554_432}  # Kafka's defaults, in bytes
 FLUSH, LONGEST_FLUSH = "offset.flush.interval.ms", 5_000
 
 
 def producer_findings(
     config: Mapping[str, str], where: str, worker: Mapping[str, str] | None
 ) -> list[Finding]:
-    """Rule on how the connector with that *config* writes; *worker* None: not known."""
+    """Findings on the producer of a connector with *config*; *worker* is None if unknown."""
     settings = dict(OWN)
     for prefix, own in (("producer.", worker or {}), (OVER, config)):
         settings |= {name: own[prefix + name] for name in OWN if prefix + name in own}
@@ -94,7 +94,7 @@ def producer_findings(
 
 
 def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) -> int:
-    """The size in bytes above which the connector's producer refuses a record."""
+    """The size in bytes above which the connector's producer rejects a record."""
     settings = {**{n.removeprefix("producer."): v for n, v in (worker or {}).items()}}
     settings |= {n.removeprefix(OVER): v for n, v in config.items() if n.startswith(OVER)}
     sizes = [_number(settings.get(name, str(own))) for name, own in SIZES.items()]
@@ -102,7 +102,7 @@ def largest_record(config: Mapping[str, str], worker: Mapping[str, str] | None) 
 
 
 def _reordered(in_flight: str, where: str) -> list[Finding]:
-    """What requests in flight do without idempotence; a reference hides how many there are."""
+    """Findings on several requests in flight without idempotence; a reference hides the number."""
     setting, number = f"{IN_FLIGHT}={in_flight}", _number(in_flight)
     fix = f"{OVER}enable.idempotence=true in the connector's config"
     if number is None:
@@ -133,7 +133,7 @@ def _unseen(
 
 
 def _flush(where: str, worker: Mapping[str, str] | None) -> list[Finding]:
-    """Proofs wait for stored offsets: each is late by up to one interval."""
+    """Findings on the flush interval: proofs wait for stored offsets for up to one interval."""
     fix = f"{FLUSH}={LONGEST_FLUSH} in the worker's file, and a restart of Connect"
     if worker is None:
         what = f"{FLUSH} cannot be seen (60 s by default): readiness waits for it"
@@ -151,7 +151,7 @@ def _flush(where: str, worker: Mapping[str, str] | None) -> list[Finding]:
 REMEDY = "{name}={value} in the connector's config"
 REMOVE = "remove {name} from the connector's config"
 
-# Transforms by the last part of their class: what they do to a change.
+# What transforms do to a change, by the last part of their class.
 HARMFUL = {
     "ExtractNewRecordState": "takes the envelope off, and with it the order of changes",
     "Filter": "drops changes",
@@ -171,13 +171,13 @@ DROPPING = ("Filter",)
 COPYING, MOVES = "HeaderFrom", "takes fields out of the change, unless operation=copy"
 OVERRIDES, KEYS = "snapshot.select.statement.overrides", "message.key.columns"
 SNAPSHOT_OF = "snapshot.include.collection.list"
-# Reads all rows and leaves each value as it is; a FLOAT times 1e0 is sent with all its digits.
+# Matches statements that read all rows unchanged; a FLOAT times 1e0 is sent with all its digits.
 _ITEM = r"`?\w+`?(?:\s*\*\s*1e0\s+AS\s+`?\w+`?)?"
 WHOLE = re.compile(
     rf"\s*SELECT\s+(?:\*|{_ITEM}(?:\s*,\s*{_ITEM})*)\s+FROM\s+[\w.`\"]+\s*(?:;\s*)?", re.IGNORECASE
 )
 FOLDING, KEEPING = "ByLogicalTableRouter", "key.enforce.uniqueness"
-# They change the topic, and leave the change as it is; follow_routers sees who is routed away.
+# They change the topic, not the change; follow_routers finds tables that are routed away.
 ROUTERS = (FOLDING, "RegexRouter")
 
 
@@ -188,10 +188,10 @@ def connector_findings(
     source: SourceSettings,
     worker: Mapping[str, str] | None,
 ) -> list[Finding]:
-    """Rule on a connector's settings; *worker* are its worker's, None where they are not known.
+    """Findings on a connector's settings; *worker* are its worker's, None if unknown.
 
     Raises:
-        ConfigError: nothing is known of connectors for the kind of the *source*.
+        ConfigError: the kind of *source* has no known connector.
     """
     database = database_of_kind(source.kind)
     return [
@@ -214,11 +214,11 @@ def find_config_hazards(
     unavailable: str = UNAVAILABLE,
     source: SourceSettings | None = None,
 ) -> tuple[Finding, ...]:
-    """Yield what in *config* drops, rewrites or delays changes, from *config* alone.
+    """Findings on settings in *config* that drop, rewrite or delay changes.
 
-    *unavailable* is what the source's format takes for a value that was not sent.
-    With a *source*, the names that the connector reads are compared with those of the source.
-    Settings of the worker that the connector does not state are not seen here.
+    *unavailable* is the placeholder that the source's format reads as an unsent value.
+    With a *source*, the names in *config* are compared with those of the source.
+    Cannot detect: settings of the worker.
     """
     database = database_of_connector(config)
     found = (
@@ -240,10 +240,10 @@ def _differing_names(
     source: SourceSettings | None,
     database: ConnectedDatabase,
 ) -> list[Finding]:
-    """Names are compared with those of a *source* of the same kind of database."""
+    """Findings of the database on names, if *source* has the same kind of database."""
     try:
         kind = None if source is None else database_of_kind(source.kind)
-    except ConfigError:  # the doctor reports that nothing is known of this kind
+    except ConfigError:  # the doctor reports the unknown kind
         return []
     if source is None or kind is None or {*kind.classes}.isdisjoint(database.classes):
         return []
@@ -251,7 +251,7 @@ def _differing_names(
 
 
 def _present(config: Mapping[str, str], where: str) -> list[Finding]:
-    """Settings that harm by being there; of some, only the tables that they name."""
+    """Findings on settings that are harmful if set; some of them only for tables that they name."""
     found: list[Finding] = []
     for one in find_unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE):
         if one.code == OVERRIDES:
@@ -268,7 +268,7 @@ def _present(config: Mapping[str, str], where: str) -> list[Finding]:
 
 
 def _overrides(config: Mapping[str, str], found: Finding) -> Iterator[Finding]:
-    """Statements that read whole rows change nothing, with any list of columns."""
+    """Yield the finding with the tables whose statement does not read all rows unchanged."""
     named = [name.strip() for name in config[OVERRIDES].split(",") if name.strip()]
     harmful = [one for one in named if not WHOLE.fullmatch(config.get(f"{OVERRIDES}.{one}", ""))]
     if harmful:
@@ -276,10 +276,10 @@ def _overrides(config: Mapping[str, str], found: Finding) -> Iterator[Finding]:
 
 
 def _matching(patterns: list[str]) -> str:
-    """One regular expression of them; that of every table where one cannot be read here."""
+    """One regular expression of all *patterns*; empty (every table) if one cannot be read here."""
     try:
         found = "|".join(f"(?:{one.pattern})" for one in compile_patterns(filter(None, patterns)))
-        return re.compile(found).pattern  # a name of a group may be there twice
+        return re.compile(found).pattern  # fails if two patterns name the same group
     except re.error:
         return ""
 
@@ -307,7 +307,7 @@ def _identity(
 def _unverified(
     config: Mapping[str, str], where: str, source: SourceSettings, database: ConnectedDatabase
 ) -> list[Finding]:
-    """TLS as Sluice's own connections demand it, of the server that the connector reads."""
+    """Findings on TLS, if Sluice's own connections would require it for the connector's server."""
     read = replace(source, host=config.get("database.hostname", source.host))
     if not read.secured:
         return []
@@ -321,7 +321,7 @@ def _unverified(
 
 
 def _families(config: Mapping[str, str], where: str) -> list[Finding]:
-    """Only the family is named: a setting's own name may hold a salt, which is a secret."""
+    """Findings on families of settings; a setting's full name may contain a salt, a secret."""
     return [
         Finding(WARN, family, where, f"{family}...: {why}", REMOVE.format(name=f"{family}..."))
         for family, why in FAMILIES
@@ -330,7 +330,7 @@ def _families(config: Mapping[str, str], where: str) -> list[Finding]:
 
 
 def _aliases(config: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Each transform's alias, class, and the last part of the class."""
+    """Yield each transform's alias, class, and last part of the class."""
     for alias in split_list(config.get("transforms", "")):
         kind = config.get(f"transforms.{alias}.type", "")
         yield alias, kind, kind.rpartition(".")[2].partition("$")[0]
@@ -364,7 +364,7 @@ def _routing(config: Mapping[str, str], where: str, source: SourceSettings) -> I
 def _router(
     config: Mapping[str, str], where: str, source: SourceSettings, alias: str
 ) -> list[Finding]:
-    """A message names its shard on any topic, but its topic has to be read."""
+    """Findings on a router: Sluice must read its topics, and keys must have no added field."""
     own = f"transforms.{alias}"
     kind = config[f"{own}.type"]
     found = []
@@ -393,7 +393,7 @@ def _converters(
         for name in ("key.converter", "value.converter")
         if known.get(name, good[0]) not in good
     ]
-    own = config if "value.converter" in config else worker  # a converter and its settings go along
+    own = config if "value.converter" in config else worker  # where the converter's settings are
     if own is None:
         what = "the converter is the worker's, which Connect does not show; NULLs may get lost"
         return [*found, Finding(WARN, NULLS, where, what, f"{fix}, and {NULLS}=false")]
@@ -411,7 +411,7 @@ UNREADABLE = (
 
 
 def heartbeat_findings(config: Mapping[str, str], heartbeat: str, where: str) -> list[Finding]:
-    """Refuse a connector that does not send the heartbeat's changes, or has odd lists."""
+    """Reject a connector that does not send the heartbeat table, or whose lists are unreadable."""
     outer = list_setting_names(database_of_connector(config).lists)
     lists: dict[str, Patterns] = {}
     for name in (*outer, *TABLES):

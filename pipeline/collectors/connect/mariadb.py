@@ -1,6 +1,6 @@
-"""Describes Debezium's connector for MariaDB, which has what the one for MySQL has.  Pure.
+"""Describes Debezium's connector for MariaDB, which has the settings of the one for MySQL.  Pure.
 
-Its class names the modes of TLS as MariaDB does, and MySQL's class as MySQL does.
+The names of TLS modes differ: each class uses those of its database.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from pipeline.finding import Demand
 
 
 class ConnectedMariaDb(ConnectedMySql):
-    """The same, registered by a class of its own."""
+    """As MySQL, but registered with MariaDB's connector class."""
 
     classes: ClassVar[tuple[str, ...]] = tuple(reversed(CLASSES))
     verified: ClassVar[tuple[Demand, ...]] = tuple(

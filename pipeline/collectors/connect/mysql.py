@@ -1,9 +1,10 @@
 """Describes Debezium's connector for MySQL: a history of schemas, and file positions.
 
-The stored offset's `pos` is where the newest transaction *begins*, so that one is unfinished until
-the next event of any kind has been read, and a proof needs one more heartbeat.
-Measured: during the initial snapshot nothing is stored; from its end until the stream's first event
-(the log's own rotation may be it) the offset carries `snapshot`, though all rows are out.  Pure.
+The stored offset's `pos` is where the newest transaction *begins*.  So that transaction counts as
+unfinished until the next event of any kind is read, and a proof needs one more heartbeat.
+Measured: during the initial snapshot no offset is stored.  From its end until the first event of
+the stream, which may be a log rotation, the offset has `snapshot`, although all rows are sent.
+Pure.
 """
 
 import zlib
@@ -30,7 +31,7 @@ CLASSES = (
 
 
 class ConnectedMySql:
-    """A MySQL; a MariaDB is read by either class."""
+    """MySQL; both connector classes can read MariaDB."""
 
     classes: ClassVar[tuple[str, ...]] = CLASSES
     port: ClassVar[int] = 3306
@@ -94,7 +95,7 @@ class ConnectedMySql:
         Demand(
             "database.ssl.mode",
             UNVERIFIED,
-            good=("verify_identity", "verify-full"),  # of MySQL's class, of MariaDB's
+            good=("verify_identity", "verify-full"),  # for MySQL's class, for MariaDB's
             default="preferred",
         ),
     )
@@ -102,7 +103,7 @@ class ConnectedMySql:
     files: ClassVar[frozenset[str]] = frozenset()
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
-        """File and offset, and GTIDs where there are some."""
+        """The position of *offset*: file, offset in it, and GTIDs if it has some."""
         try:
             log = int(str(offset["file"]).rpartition(".")[2])
             pos = int(str(offset["pos"]))
@@ -116,7 +117,7 @@ class ConnectedMySql:
         )
 
     def settings(self, scope: CollectionScope) -> Mapping[str, str]:
-        """The number that it signs on to the server with, and its history of schemas."""
+        """The connector's replica number, its TLS settings, and the topic of its schema history."""
         own = str(100_000 + zlib.crc32(scope.source.name.encode()) % 900_000)
         history = "schema.history.internal.kafka"
         brokers = {f"{history}.bootstrap.servers": scope.brokers} if scope.brokers else {}
@@ -126,9 +127,9 @@ class ConnectedMySql:
         return {"database.server.id": own, **tls, **brokers, **topic}
 
     def _tls(self, source: SourceSettings) -> Mapping[str, str]:
-        """Stores (JKS or PKCS12) lie where the connector runs, so each is the worker's variable.
+        """TLS settings; paths of stores (JKS or PKCS12) are references to the worker's variables.
 
-        Without one the JVM's own authorities are trusted.
+        Without a truststore, the JVM's own authorities are trusted.
         """
         stores = (("truststore", source.ca), ("keystore", source.certificate))
         found = {one.name: one.good[0] for one in self.verified}
@@ -147,19 +148,19 @@ class ConnectedMySql:
         source: SourceSettings,
         where: str,
     ) -> list[Finding]:
-        """Yield findings on what the config does to changes."""
+        """Return the hazards; MySQL has no other findings."""
         return self.hazards(config, where)
 
     def transforms(self, _config: Mapping[str, str]) -> Mapping[str, str]:
-        """None."""
+        """Return no settings."""
         return {}
 
     def own_transforms(self, _config: Mapping[str, str]) -> Collection[str]:
-        """None."""
+        """Return no aliases."""
         return ()
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
-        """A filter of GTIDs filters rows too, unless it is set not to."""
+        """A finding if a GTID filter is set and also filters rows."""
         kept = config.get("gtid.source.filter.dml.events", "true").lower() == "false"
         names = [
             name for name in ("gtid.source.includes", "gtid.source.excludes") if config.get(name)
@@ -176,7 +177,7 @@ LARGEST = 2**63 - 1
 
 
 def flag_up(flag: object) -> bool:
-    """Whether a snapshot flag is up: Debezium 3 names the kind of snapshot, older say true."""
+    """Whether a flag is set: Debezium 3 writes the kind of snapshot, older versions write true."""
     return flag is not None and str(flag).lower() != "false"
 
 

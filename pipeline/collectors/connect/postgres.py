@@ -1,10 +1,10 @@
 """Describes Debezium's connector for Postgres: a slot, a publication, and LSNs.
 
-The stored offset's `lsn_commit` is the end of the last commit that was handed over, with all that
-committed before it; `lsn` is the place of the newest row, of a transaction that may be unfinished.
+The stored offset's `lsn_commit` is the end of the last commit that was sent; all earlier commits
+were sent too.  `lsn` is the position of the newest row, whose transaction may be unfinished.
 Measured: `lsn_commit` is absent from a snapshot's first row until the first commit after it.
-There is no topic of schema changes: each message carries its columns, and their types of the
-source only if it is set to send them.  Pure.
+There is no topic of schema changes: each message has its columns, and the source's types only if
+the connector is set to send them.  Pure.
 """
 
 import re
@@ -35,7 +35,7 @@ LIBPQ, JAVA = "org.postgresql.ssl.LibPQFactory", "org.postgresql.ssl.DefaultJava
 OWN = "the config names another under sources"
 
 # Transforms that act on the topic of transactions only: BEGIN, which has no count, becomes a
-# tombstone and is dropped; END leaves as it came.  See `end_markers`.
+# tombstone and is dropped; END is sent unchanged.  See `end_markers`.
 MARKERS, COUNT, FIELDS = "sluiceMarkers", "event_count", "status,id,data_collections,ts_ms"
 _KAFKA = "org.apache.kafka.connect.transforms."
 _STEPS: Mapping[str, Mapping[str, str]] = {
@@ -66,14 +66,14 @@ _STEPS: Mapping[str, Mapping[str, str]] = {
 
 
 def end_markers(config: Mapping[str, str]) -> dict[str, str]:
-    """Settings by which the connector with *config* sends END of each transaction, and no BEGIN.
+    """Settings with which a connector of *config* sends END of each transaction, and no BEGIN.
 
-    Measured on Debezium 3.7.0, and so written in 3.7.1: the offset that is stored with a BEGIN
-    says that all is processed up to the last COMMIT.  After a restart from it, a change of the
-    begun transaction that stands exactly at the end of that COMMIT is taken for the stored one, and
-    all up to it is left out without a trace.  With the offset of a COMMIT or of a change this does
-    not happen (``WalPositionLocator`` of the connector).  Connect stores no offset of a record
-    that a transform drops.
+    Measured on Debezium 3.7.0, and the code of 3.7.1 is the same: the offset stored with a BEGIN
+    states that all is processed up to the last COMMIT.  After a restart from it, the connector
+    mistakes a change at exactly the end of that COMMIT for the stored one.  It then silently skips
+    all changes up to that one.  This does not happen with the offset of a COMMIT or of a change
+    (``WalPositionLocator`` of the connector).  Connect stores no offset of a record that a
+    transform drops.
     """
     topic = [config.get("topic.prefix", ""), _marker_topic(config)]
     steps = {
@@ -91,7 +91,7 @@ def end_markers(config: Mapping[str, str]) -> dict[str, str]:
 
 
 class ConnectedPostgres:
-    """One database of a Postgres server, read by pgoutput."""
+    """One database of a Postgres server, read with the plugin pgoutput."""
 
     classes: ClassVar[tuple[str, ...]] = ("io.debezium.connector.postgresql.PostgresConnector",)
     port: ClassVar[int] = 5432
@@ -145,7 +145,7 @@ class ConnectedPostgres:
         snapshot_demand("serializable"),
     )
     pace: ClassVar[Mapping[str, str]] = {
-        "status.update.interval.ms": "1000",  # its default lets the server keep 10 s of log more
+        "status.update.interval.ms": "1000",  # by default the server retains 10 s of log longer
     }
     least: ClassVar[tuple[LeastVersion, ...]] = (
         LeastVersion(
@@ -171,7 +171,7 @@ class ConnectedPostgres:
     )
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
-        """The end of the last commit; while only a snapshot is known, its own place."""
+        """The end of the last commit; during a snapshot, before the first commit, its position."""
         if "lsn" not in offset or "file" in offset:
             return None
         snapshot = flag_up(offset.get("snapshot"))
@@ -187,7 +187,7 @@ class ConnectedPostgres:
         return Acknowledged(log_position(lsn), snapshot=snapshot)
 
     def settings(self, scope: CollectionScope) -> Mapping[str, str]:
-        """The database, the slot and the publication, as the source's settings name them."""
+        """The database, slot and publication of the source's settings, and TLS settings."""
         names = read_replication(scope.source)
         found = {
             "database.dbname": names.database,
@@ -197,13 +197,13 @@ class ConnectedPostgres:
         return {**found, **_tls(scope.source)} if scope.source.secured else found
 
     def transforms(self, config: Mapping[str, str]) -> Mapping[str, str]:
-        """Those that drop BEGIN, with their predicate: see `end_markers`."""
+        """The transforms that drop BEGIN, and their predicate: see `end_markers`."""
         return end_markers(config)
 
     def own_transforms(self, config: Mapping[str, str]) -> Collection[str]:
-        """Those that drop BEGIN, as they are wanted, up to the first other one."""
+        """Aliases of the wanted transforms that drop BEGIN, up to the first other transform."""
         wanted, listed = end_markers(config), split_list(config.get("transforms", ""))
-        # a name of several parts may be that of a table's topic
+        # a name with the delimiter may be that of a table's topic
         is_own_topic = _delimiter(config) not in _marker_topic(config)
         if not is_own_topic or _differ(config, wanted, f"predicates.{MARKERS}."):
             return ()
@@ -211,7 +211,7 @@ class ConnectedPostgres:
         return [one for one, other in zip(own, listed, strict=False) if one == other]
 
     def hazards(self, config: Mapping[str, str], where: str) -> list[Finding]:
-        """What leaves out changes: an offset of a BEGIN, or parameters of the stream."""
+        """Findings on settings that skip changes: BEGIN is sent, or the stream has parameters."""
         dropped = [*self.own_transforms(config)] == [*_STEPS]
         dropped = dropped and MARKERS in split_list(config.get("predicates", ""))
         sent = flag_up(config.get(METADATA)) and not dropped
@@ -219,7 +219,7 @@ class ConnectedPostgres:
         return [*begins, *self._stream_findings(config, where)]
 
     def _stream_findings(self, config: Mapping[str, str], where: str) -> list[Finding]:
-        """Parameters of the stream may leave out changes or name another publication."""
+        """A finding on parameters of the stream, which may skip changes or name a publication."""
         parameters = config.get(STREAM, "")
         given = [one.strip() for one in parameters.split(";") if one.strip()]
         if all(re.fullmatch(r"origin\s*=\s*any", one) for one in given):
@@ -232,7 +232,7 @@ class ConnectedPostgres:
     def findings(
         self, config: Mapping[str, str], source: SourceSettings, where: str
     ) -> list[Finding]:
-        """Names that are not those of the source, and replica identities that it would change."""
+        """Findings on names that differ from the source's, replica identities, and hazards."""
         names = read_replication(source)
         demands = (
             _named("database.dbname", names.database, ""),
@@ -262,7 +262,7 @@ def _begin_finding(config: Mapping[str, str], where: str) -> Finding:
 
 
 def _differ(config: Mapping[str, str], wanted: Mapping[str, str], own: str) -> list[str]:
-    """Settings below *own* that are not as they are wanted."""
+    """Names with the prefix *own* whose setting differs from the wanted one."""
     names = {name for name in (*config, *wanted) if name.startswith(own)}
     return [name for name in names if config.get(name) != wanted.get(name)]
 
@@ -272,15 +272,15 @@ def _delimiter(config: Mapping[str, str]) -> str:
 
 
 def _marker_topic(config: Mapping[str, str]) -> str:
-    """The name of the topic of transactions, without its prefix."""
+    """Name of the topic of transactions, without its prefix."""
     return config.get("topic.transaction", "transaction")
 
 
 def _tls(source: SourceSettings) -> Mapping[str, str]:
-    """Files lie where the connector runs, so each is the worker's variable.
+    """TLS settings; paths of files are references to the worker's variables.
 
-    pgjdbc's own factory fails without a file of authorities; that of Java trusts the JVM's, and
-    shows no certificate of files.
+    pgjdbc's own socket factory fails without a file of authorities.  Java's factory trusts the
+    JVM's authorities, and cannot present a certificate from files.
     """
     found = {"database.sslmode": "verify-full"}
     if not source.ca and not source.certificate:

@@ -1,6 +1,6 @@
 """Lists the settings, converters and versions with which a Debezium connector loses nothing.
 
-What only one kind of database needs is in the module of that kind. Defaults are those of
+Settings for one kind of database are in the module of that kind. Defaults are those of
 Debezium 3.5, as its plugin reports them.
 
 Any Avro converter that writes Confluent's wire format is accepted. Confluent's and Apicurio's
@@ -33,11 +33,11 @@ UNVERIFIED = "an attacker on the network can read rows, change them, and get the
 BASELESS = "tables get no complete snapshot, so no mirror has a base"
 
 METADATA = "provide.transaction.metadata"
-LISTS = ("transforms", "predicates")  # of aliases, whose settings have names of their own
+LISTS = ("transforms", "predicates")  # lists of aliases
 
 NAMINGS = (
     *("Schema", "Default", "SchemaRegex", "DefaultRegex", "SchemaUnicode", "DefaultUnicode"),
-)  # Debezium's own, of 3.5 and 3.7; by expression they are followed, see `routing`
+)  # Debezium's own strategies in 3.5 and 3.7; `routing` follows those by expression
 
 DEMANDS = (
     Demand(
@@ -75,7 +75,7 @@ DEMANDS = (
         default="fail",
         effect=Effect.DROPS,
     ),
-    Demand(  # Debezium has it since 2.5, and only that version can be set to fail
+    Demand(  # Debezium has it since 2.5; older versions cannot be set to fail
         "event.converting.failure.handling.mode",
         "a value that cannot be converted arrives as NULL",
         good=("fail",),
@@ -147,7 +147,7 @@ DEMANDS = (
     ),
 )
 
-# Settings that harm by being there at all.
+# Settings that are harmful whatever their value is.
 PRESENT = (
     Demand(
         "snapshot.select.statement.overrides",
@@ -182,7 +182,7 @@ PRESENT = (
     ),
 )
 
-# Families of settings whose names hold a number or a salt.
+# Families of settings whose names contain a number or a salt.
 FAMILIES = (
     ("column.mask.", "values differ from the source's"),
     ("column.truncate.to.", "values differ from the source's"),
@@ -195,7 +195,7 @@ def split_list(value: str) -> list[str]:
 
 
 def snapshot_demand(default: str) -> Demand:
-    """Demand that all rows of a snapshot have one position; connectors differ in their default."""
+    """Demand that all rows of a snapshot have one position; *default* is the connector's."""
     return Demand(
         "snapshot.isolation.mode",
         "the snapshot's rows do not have one position",
@@ -213,7 +213,7 @@ NAMES, SCHEMAS = "field.name.adjustment.mode", "schema.name.adjustment.mode"
 NULLS = "value.converter.replace.null.with.default"
 NULLABLES = "value.converter.ignore.default.for.nullables"
 DEFAULTED = "NULL in a column that has a default arrives as that default"
-# By the class of the values' converter; its settings count only where it is stated itself.
+# By the class of the value converter; its settings count only if the class is set beside them.
 NULLS_KEPT = {
     JSON: Demand(NULLS, DEFAULTED, good=("false",), default="true", effect=Effect.REWRITES),
     CONFLUENT: Demand(
@@ -225,12 +225,12 @@ ENVELOPE, META = "value.converter.schemas.enable", "value.converter.connect.meta
 
 
 def converter_classes(source: SourceSettings) -> tuple[str, ...]:
-    """Converters that will do, the one that is printed first."""
+    """Accepted converter classes; Sluice sets the first."""
     return (CONFLUENT, APICURIO) if _avro(source) else (JSON,)
 
 
 def converter_settings(source: SourceSettings) -> dict[str, str]:
-    """Their settings; the user of the registry is a reference that Connect resolves."""
+    """Settings of the converters of keys and values."""
     if not _avro(source):
         plain = dict.fromkeys((f"{side}.schemas.enable" for side in SIDES), "false")
         return {**dict.fromkeys(SIDES, JSON), **plain}
@@ -244,7 +244,7 @@ PLACEHOLDER = "unavailable.value.placeholder"
 
 
 def find_placeholder(config: Mapping[str, str], unavailable: str, where: str) -> list[Finding]:
-    """Refuse a placeholder of unsent values that is not *unavailable*, which the format expects."""
+    """Reject a placeholder of unsent values other than *unavailable*, which the format expects."""
     value = config.get(PLACEHOLDER, UNAVAILABLE)
     if _placeholder_text(value) == unavailable:
         return []
@@ -258,7 +258,7 @@ def find_placeholder(config: Mapping[str, str], unavailable: str, where: str) ->
 
 
 def expected_placeholder(source: SourceSettings) -> str:
-    """What the format of *source* takes for a value that was not sent."""
+    """The placeholder that the format of *source* reads as an unsent value."""
     return str(source.format_options.get("unavailable", UNAVAILABLE))
 
 
@@ -272,10 +272,10 @@ def _placeholder_text(value: str) -> str | None:
 
 
 def list_demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[Demand, ...]:
-    """What is demanded of every connector, with the names that its converter can spell.
+    """Demands of every connector for *source*, adapted to its converter.
 
-    *its* are demanded for the kind of database.  One that needs rows to tell their columns has
-    them in what Avro keeps of Connect's own schema.
+    *its* are the demands of the kind of database.  If one needs rows to state their columns, Avro
+    does that by Connect's metadata in its schema (`META`).
     """
     if not _avro(source):
         return (*DEMANDS, *its)
@@ -293,10 +293,10 @@ def list_demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[De
 
 
 def find_null_defaults(config: Mapping[str, str], where: str) -> list[Finding]:
-    """What the converter of values that *config* states does to NULL.
+    """Findings on the value converter in *config* if it replaces NULL by the column's default.
 
-    Seen: Apicurio's 2.6 writes the default, and has no setting against it.  It harms only tables
-    that have NULL in a column with a default, so it is refused, and does not withhold READY.
+    Observed: Apicurio's 2.6 does, and no setting prevents it.  That harms only tables with NULL in
+    a column that has a default, so the doctor rejects it, but READY is not withheld.
     """
     stated = config.get("value.converter", "").strip()
     if stated == APICURIO:
@@ -322,24 +322,24 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class LeastVersion:
-    """The first version without a known loss, what those before it do, and how that is ruled."""
+    """The first version without a known defect, the defect, and the severity of a finding."""
 
     version: tuple[int, int, int]
     why: str
     severity: FindingSeverity = REFUSE
 
     def __str__(self) -> str:
-        """As Debezium writes it."""
+        """Format the version as Debezium does."""
         return ".".join(map(str, self.version))
 
 
 def version_findings(
     least: Sequence[LeastVersion], config: Mapping[str, str], plugins: Sequence[Any], where: str
 ) -> list[Finding]:
-    """Rule on the version of the connector's class among *plugins*, as Connect lists them.
+    """Findings on the version of the connector's class among *plugins*, as Connect lists them.
 
-    *least* is sorted by version; the first that is not reached counts.  Where Connect lists
-    several plugins, the newest counts, as Connect takes that one by default.
+    *least* is sorted by version; the first that is not reached counts.  If Connect lists several
+    plugins of the class, the newest counts, because Connect uses it by default.
     """
     if not least:
         return []

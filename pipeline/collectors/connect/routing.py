@@ -1,12 +1,12 @@
 """Follows the topic of a table through a connector's naming strategy and routers.
 
 A router may send the rows of one table to a topic that its source does not read, while heartbeats
-and statements still arrive. Such a table counts as left out by the connector's lists.
+and DDL still arrive. Such a table counts as excluded by the connector's lists.
 
 The order is Debezium's: the naming strategy, then the transforms as listed. A router acts only on
-a topic that its expression matches as a whole. Its predicate is followed if it goes by the topic;
-others are taken to hold for changes, except for tombstones, which are none. Cannot detect: what a
-naming strategy of another class does: `requirements` refuses it. Pure.
+a topic whose whole name matches its expression. A predicate on the topic is evaluated. The
+predicate for tombstones counts as false, because changes are none; any other counts as true.
+Cannot detect: topics of other naming strategies, which `requirements` rejects. Pure.
 """
 
 import json
@@ -19,7 +19,7 @@ from pipeline.collectors.connect.table_filter import compile_patterns
 from pipeline.model import CaptureScope, ShardId
 from pipeline.settings import SourceSettings
 
-# Routers by the last part of their class, with what their expression and replacement are called.
+# Routers by the last part of their class, with their settings for expression and replacement.
 ROUTERS = {
     "ByLogicalTableRouter": ("topic.regex", "topic.replacement"),
     "RegexRouter": ("regex", "replacement"),
@@ -35,9 +35,10 @@ _REFERENCE = re.compile(r"\\(.)|\$\{(\w+)\}|\$(\d+)", re.DOTALL)
 def follow_routers(
     lists: CaptureScope, config: Mapping[str, str], source: SourceSettings | None
 ) -> CaptureScope:
-    """Leave out of *lists* the tables whose topics a connector with *config* routes away.
+    """Exclude from *lists* the tables that *config* routes to topics that *source* does not read.
 
-    Without routers the lists stay as they are.  Expressions that cannot be read leave out all.
+    Without routers the lists stay as they are.  If an expression cannot be read, the result is not
+    ``known``.
     """
     routing = _routing(config)
     if source is None or not routing:
@@ -64,7 +65,7 @@ def follow_routers(
 
 
 def route_topic(config: Mapping[str, str], topic: str) -> str:
-    """The topic to which a connector with *config* writes what it would write to *topic*.
+    """The topic to which the naming strategy and routers of *config* change *topic*.
 
     Raises:
         re.error: an expression or a replacement cannot be read here.
@@ -86,7 +87,7 @@ def _routers(config: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _routing(config: Mapping[str, str]) -> dict[str, str]:
-    """The settings of routers and of a naming strategy by expression, sorted; empty without any."""
+    """Settings of routers and of a naming strategy by expression, sorted; empty without both."""
     owned = [f"{own}." for own, _ in _routers(config)]
     if config.get(STRATEGY, "").endswith(BY_REGEX):
         owned += [STRATEGY, "topic.regex", "topic.replacement"]
@@ -117,7 +118,7 @@ def _renamed(topic: str, expression: str, replacement: str) -> str:
             return escaped or ""
         if name is not None:
             return found[name] or ""
-        digits = number  # Java takes as many digits as there are groups
+        digits = number  # Java reads only as many digits as form the number of a group
         while len(digits) > 1 and int(digits) > pattern.groups:
             digits = digits[:-1]
         return (found[int(digits)] or "") + number[len(digits) :]
@@ -129,6 +130,6 @@ def _renamed(topic: str, expression: str, replacement: str) -> str:
 
 
 def _compiled(expression: str) -> re.Pattern[str]:
-    """Compile *expression* of Java, which is case-sensitive."""
+    """Compile the Java expression *expression*, case-sensitively."""
     (found,) = compile_patterns([expression])
     return re.compile(found.pattern, re.ASCII)

@@ -1,20 +1,20 @@
 """Evaluates a Debezium connector's lists: which tables it sends, and which columns it alters.
 
-A list holds Java regular expressions between commas. Each must match a whole name, ignoring
+A list has Java regular expressions separated by commas. Each must match a whole name, ignoring
 case. A comma inside an expression is escaped with a backslash. Debezium describes the schema of
 every table, captured or not.
 
-A Java expression is translated into the Python expression of the same meaning, or refused. A
-misread list would claim that rows are sent which are not. Both languages read much alike with
-different meaning. In Java, word classes and case folding are ASCII only, and `&&` or a bracket
-inside a character class builds sets of sets. The tests compare with Java itself.
+A Java expression is translated into a Python expression of the same meaning, or rejected. A
+misread list would claim that rows are sent which are not. Some syntax is valid in both languages
+with different meanings. In Java, word classes and case folding are ASCII only, and `&&` or a
+bracket inside a character class builds sets of sets. The tests compare with Java itself.
 
-Python tries the ways in which an expression may match one after another, and nothing can stop
-it. An expression with too many ways is refused before use, because it would stop all sources.
+Python tries the ways in which an expression may match one after another, and cannot be stopped.
+An expression with too many ways is rejected before use, because it would stop all sources.
 
-Column lists have one expression for each `database.table.column` (Postgres:
-`schema.table.column`). A column list that cannot be read is taken to alter every column. The
-names of some settings hold a salt, so these names are never shown.
+Expressions of column lists match `database.table.column` (Postgres: `schema.table.column`). A
+column list that cannot be read counts as altering every column. The names of some settings
+contain a salt, so these names are never shown.
 """
 
 import importlib
@@ -33,8 +33,8 @@ from pipeline.model import CaptureScope, ShardId
 _parser: ModuleType = importlib.import_module("re._parser")  # it has no public name
 _op: ModuleType = importlib.import_module("re._constants")
 
-# Escapes that say the same in both; not those of words' ends, where Java goes by Unicode.
-_NUMBERS = frozenset("123456789")  # of groups: Java takes two figures where there are so many
+# Escapes with the same meaning in both languages; not \b, for which Java uses Unicode.
+_NUMBERS = frozenset("123456789")  # group numbers; Java may read two digits, see `_escape`
 _ALIKE = frozenset("dDwWsSAtnrfaxu") | _NUMBERS
 _ALIKE_IN_SETS = _ALIKE - _NUMBERS - {"A"}
 _SETS = {
@@ -48,33 +48,33 @@ _SETS = {
 }
 _SET = re.compile(r"\\([pP])\{(\w+)\}")
 _GROUP = re.compile(r"\(\?(?:[=!>]|<[=!]|(?P<flags>i?(?:-[is]+)?)[:)])")
-_DOT_ALL = re.compile(r"\(\?(?:s|is|si)\)")  # for the whole pattern; elsewhere it is refused
+_DOT_ALL = re.compile(r"\(\?(?:s|is|si)\)")  # for the whole pattern; rejected elsewhere
 _NAMED = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _AGAIN = re.compile(r"\\k<([a-zA-Z][a-zA-Z0-9]*)>")
-# Java's dot leaves out more line terminators than Python's, and its $ may come before the last one.
+# Java's dot excludes more line terminators than Python's, and its $ may precede the last one.
 _DOT = r"[^\n\r\x85\u2028\u2029]"
 _END = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
-_ODD_IN_SETS = ("&&", "--", "||", "~~", "[")  # sets of sets, in one language or the other
+_ODD_IN_SETS = ("&&", "--", "||", "~~", "[")  # set operations in Java or in Python
 _FLAGS = re.IGNORECASE | re.ASCII
 _SHOWN = 100  # characters of a pattern in a message
 _LONGEST = 130  # characters of a name: two parts of at most 64, and the dot
-_MOST = 100_000_000  # ways that a pattern may have for one name: about a second
+_MOST = 100_000_000  # ways to try a pattern on one name, which take about a second
 _MOST_OF_LIST = 10 * _MOST
 _FEW = 8  # repeats that are counted one by one
 _ONE_WAY = frozenset((_op.LITERAL, _op.NOT_LITERAL, _op.ANY, _op.IN, _op.AT, _op.GROUPREF))
 _REPEATS = (_op.MAX_REPEAT, _op.MIN_REPEAT, _op.POSSESSIVE_REPEAT)
 _TOO_MANY = "it has too many *, + and |, and one name may take hours"
 
-# A number of ways, by how many repeats without a bound share the characters of the name.
+# Numbers of ways, by the number of unbounded repeats that share the characters of a name.
 Ways = dict[int, int]
 _ONE: Ways = {0: 1}
 
 
 def compile_patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """Compile each as connectors do: in any case, but only of ASCII.
+    """Compile each of *texts* as connectors do: ignoring the case of ASCII characters.
 
     Raises:
-        re.error: one cannot be read here, or all together may need too long for one name.
+        re.error: one cannot be read here, or all together may take too long for one name.
     """
     found = tuple(map(_counted, texts))
     if sum(ways for _, ways in found) > _MOST_OF_LIST:
@@ -84,7 +84,7 @@ def compile_patterns(texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 @lru_cache(maxsize=4096)
 def _counted(text: str) -> tuple[re.Pattern[str], int]:
-    """A pattern, and an upper bound of the ways that are tried for one name."""
+    """The compiled pattern, and an upper bound of the ways that Python tries for one name."""
     try:
         translated = _translated(text)
         return re.compile(translated, _FLAGS), _ways(translated)
@@ -144,7 +144,7 @@ def _alike(text: str, at: int, known: frozenset[str]) -> tuple[str, int]:
 
 
 def _letters(text: str, at: int) -> tuple[str, int]:
-    """A set of characters; nested sets and intersections are rejected."""
+    """Translate a set of characters; nested sets and intersections are rejected."""
     ends = at + (2 if text.startswith("[^", at) else 1)
     found = text[at:ends]
     if text.startswith("]", ends):
@@ -163,7 +163,7 @@ def _letters(text: str, at: int) -> tuple[str, int]:
 
 
 def _group(text: str, at: int, *, scoped: bool) -> tuple[str, int]:
-    """How a group begins; *scoped*: the flag s may be taken away, as it is not there."""
+    """Translate the beginning of a group; *scoped*: its flags may remove the unset flag s."""
     if named := _NAMED.match(text, at):
         return f"(?P<{named[1]}>", named.end()
     if (plain := _GROUP.match(text, at)) and (scoped or "s" not in (plain["flags"] or "")):
@@ -179,7 +179,7 @@ def _ways(translated: str) -> int:
 
 
 def _sequence(items: Iterable[tuple[Any, Any]]) -> tuple[Ways, Ways]:
-    """In how many ways *items* match from one place on, and how many are tried for that."""
+    """Number of ways in which *items* match from one position, and number of ways tried."""
     ways, tried = _ONE, Ways()
     for op, argument in items:
         its_ways, its_tried = _item(op, argument)
@@ -216,7 +216,7 @@ def _branch(branches: Iterable[Any]) -> tuple[Ways, Ways]:
 
 
 def _repeat(least: int, most: Any, items: Any) -> tuple[Ways, Ways]:
-    """Count the ways to match a repetition; refuse one whose ways double with each character."""
+    """Count the ways to match a repetition; reject one whose ways double with each character."""
     inner, tried_once = _sequence(items)
     most = min(int(most), _LONGEST)
     least = min(least, most)
@@ -248,7 +248,7 @@ def _times(one: Ways, other: Ways) -> Ways:
 
 
 def _total(ways: Ways) -> int:
-    """Ways for the longest name."""
+    """Number of ways for the longest name."""
     return sum(many * comb(_LONGEST + n, n) for n, many in ways.items())
 
 
@@ -259,10 +259,10 @@ _BETWEEN_COMMAS = re.compile(r"(?:[^\\,]|\\.|\\$)+")
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """The table lists of a connector; a list that is not set has the value None.
+    """The table lists of a connector; a list that is not set is None.
 
-    A list that cannot be read here includes nothing; ``fault`` names it and says why.
-    ``outer`` matches the outer part of a table's name: its database, or its schema.
+    If a list cannot be read here, no table is included; ``fault`` names the list and the reason.
+    ``outer`` matches the first part of a table's name: its database, or its schema.
     """
 
     outer: Patterns = None
@@ -274,7 +274,7 @@ class TableFilter:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> "TableFilter":
-        """The filter of a connector with *config*."""
+        """Build the filter of a connector with *config*."""
         database = database_of_connector(config)
         found = list[Patterns]()
         for name in (*list_setting_names(database.lists), *TABLES):
@@ -286,7 +286,7 @@ class TableFilter:
         return cls(outer, no_outer, tables, no_tables, database.built_in)
 
     def captures(self, shard: ShardId) -> bool:
-        """Whether rows of *shard* are sent."""
+        """Whether the connector sends rows of *shard*."""
         if shard.database.lower() in self.built_in:
             return False
         name = f"{shard.database}.{shard.relation}"
@@ -295,7 +295,7 @@ class TableFilter:
 
 
 def list_setting_names(outer: str) -> tuple[str, str]:
-    """Settings that include and exclude what is *outer*: ``database`` or ``schema``."""
+    """Names of the include and exclude list of *outer*: ``database`` or ``schema``."""
     return f"{outer}.include.list", f"{outer}.exclude.list"
 
 
@@ -310,17 +310,17 @@ def read_capture(config: Mapping[str, str]) -> CaptureScope:
 
 
 def is_included(name: str, include: Patterns, exclude: Patterns) -> bool:
-    """Whether a list that includes, or one that excludes, lets *name* in."""
+    """Whether the lists include *name*; *exclude* counts only without *include*."""
     if include is not None:
         return any(pattern.fullmatch(name) for pattern in include)
     return not any(pattern.fullmatch(name) for pattern in exclude or ())
 
 
 def read_patterns(text: str) -> Patterns:
-    """Read a list; None where it is empty.
+    """Compile the expressions of a list; None if it is empty.
 
     Raises:
-        re.error: one of them cannot be read here.
+        re.error: an expression cannot be read here.
     """
     if not text.strip():
         return None
@@ -334,7 +334,10 @@ EVERY = (re.compile(".*", re.DOTALL),)
 
 
 def find_column_settings(config: Mapping[str, str]) -> Callable[[str], str] | None:
-    """Finds the setting that alters a column, empty without one; None if no setting alters any."""
+    """A function that returns the setting that alters a column, or an empty text.
+
+    None if no setting alters any column.
+    """
     lists = [(EXCLUDED, _read(config.get(EXCLUDED, ""), EVERY))]
     for begins in CHANGING:
         own = [text for name, text in config.items() if name.startswith(begins)]

@@ -1,1 +1,1 @@
-"""Folders of files as a source: their ledger is its log."""
+"""The source for folders of files, whose log is the ledger of these files."""

@@ -1,4 +1,4 @@
-"""Counts the rows per hour of a log, and those of them that were late, by the ledger.
+"""Counts the rows per hour of a log, and the late ones, from the ledger.
 
 A file belongs to the window of its first row.
 """
@@ -16,24 +16,24 @@ from pipeline.sources.source import PartitionArrivals, SourceArrivals
 
 @dataclass(eq=False)
 class FileArrivals:
-    """Each method as :class:`pipeline.sources.source.SourceArrivals` says."""
+    """The arrivals of a folder of files; see :class:`pipeline.sources.source.SourceArrivals`."""
 
     settings: SourceSettings
     _ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
-        """Open nothing yet."""
+        """Prepare the ledger; open no file."""
         self._ledger = Ledger(Path(ledger_path(self.settings)))
 
     def end(self) -> int:
         return self._ledger.count().end
 
     def between(self, after: int, until: int) -> Sequence[PartitionArrivals]:
-        """A file belongs to the window of its first row as a whole."""
+        """Counts by hour; a whole file belongs to the window of its first row."""
         return [_to_arrivals(one) for one in self._ledger.rows_between(after, until)]
 
     def late(self, since: datetime | None) -> Sequence[PartitionArrivals]:
-        """Files that were taken so long after the end of their hour as the collector's `grace`."""
+        """Counts of files that were taken more than `grace` after the end of their hour."""
         least = float("-inf") if since is None else since.timestamp()
         return [_to_arrivals(one) for one in self._ledger.late_rows(least)]
 

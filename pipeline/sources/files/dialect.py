@@ -1,7 +1,7 @@
 """Implements the dialect of files, whose column types are those of the mirror.
 
-The columns are reported before the first row. A file may add columns. A column never disappears
-and never changes its type; both are incompatible.
+The columns are reported before the first row. A file may add columns. A column that disappears
+or changes its type is incompatible.
 """
 
 import re
@@ -52,7 +52,7 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True, slots=True)
 class FileColumn:
-    """A column of a log's rows; ``type`` is that of the mirror."""
+    """A column of a log; ``type`` is its type in the mirror."""
 
     name: str
     type: str
@@ -67,19 +67,19 @@ Reading = ColumnReading[FileColumn]
 
 @dataclass(frozen=True, slots=True)
 class FileDialect:
-    """The types of the mirror; no statement has an effect."""
+    """The dialect with the mirror's types; no statement has an effect."""
 
     def column(self, description: ColumnDescription, statement: str) -> Column:
         return FileColumn(description.name, description.type)
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
-        """A log of another name is another log."""
+        """Return None: a log with another name is another log."""
         return None
 
     def follow(
         self, events: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """A log is empty before its first file; new columns change no row."""
+        """The first description of a log is `Empty`; later ones add columns and `Keep` the rows."""
         schemas, based, found = dict(known.schemas), set(known.based), list[Effect]()
         for one in events:
             for shard, schema in one.tables:
@@ -100,7 +100,7 @@ class FileDialect:
         return None
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-        """New columns only."""
+        """Compatible if *new* has all columns of *old* unchanged."""
         for column in old.columns:
             if (now := new.column(column.name)) != column:
                 why = f"column {column.name} was {_type(column)} and is {now and _type(now)}"
@@ -111,7 +111,7 @@ class FileDialect:
         return new
 
     def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-        """Every column of any log; of one name they are of one type."""
+        """The columns of all logs; columns with the same name must have the same type."""
         found = dict[str, Column]()
         for schema in schemas:
             for column in schema.columns:
@@ -138,11 +138,11 @@ class FileDialect:
         return bool(self.values(column, pa.array([text], pa.string()))[0].is_valid)
 
     def spelled_alike(self, column: Column) -> bool:
-        """Texts and whole numbers; a moment or a fraction can be written in many ways."""
+        """Whole numbers, texts, dates and booleans; others can be written in several ways."""
         return self.whole(column) or _type(column) in ("string", "date", "boolean")
 
     def sent(self, column: Column) -> SentAs:
-        """Texts and integers as such; other types in any spelling."""
+        """As text or whole number, or for decimals, floats and booleans in any spelling."""
         return _reading(column).sent
 
     def values(self, column: Column, wire: pa.Array) -> pa.Array:
@@ -152,17 +152,17 @@ class FileDialect:
         pass
 
     def default(self, column: Column) -> pa.Scalar:
-        """NULL: older files do not have the column."""
+        """NULL, because older files do not have the column."""
         return pa.scalar(None, arrow_type(column))
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
-        """Columns of the ledger are those that it described."""
+        """Columns that only the schema or only the ledger has, sorted."""
         here = {str(column) for column in schema.columns}
         return tuple(sorted(here ^ {str(column) for column in server}))
 
 
 def is_type(text: str) -> bool:
-    """Whether *text* names a type of the mirror; an unknown type would silently be a text."""
+    """Whether *text* names a type of the mirror; an unknown type would silently become text."""
     plain = text.replace(" ", "").lower()
     if (found := _DECIMAL.fullmatch(plain)) is None:
         return plain in ARROW

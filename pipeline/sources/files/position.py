@@ -1,7 +1,7 @@
-"""Compares positions in a folder of files: a sweep, and the offset at which the ledger ended then.
+"""Compares positions in a folder of files: a sweep, and the end offset of the ledger at that time.
 
-Text of a position: `sweep 7 at offset 1234`. A collector that has completed a sweep has read, in
-full, every file that was in the folder when the sweep began.
+Text of a position: `sweep 7 at offset 1234`. A collector that has completed a sweep has recorded
+every file that was in the folder when the sweep began.
 """
 
 import re
@@ -16,13 +16,13 @@ _WORDS = re.compile(r"sweep (\d+) at offset (\d+)")
 
 
 def sweep_position(sweep: int, end: int) -> Position:
-    """The position of everything that existed when *sweep* began."""
+    """The position that includes every file that existed when *sweep* began."""
     return Position(KIND, f"sweep {sweep} at offset {end}")
 
 
 @dataclass(frozen=True, slots=True)
 class FilePositions:
-    """A sweep decides what was read; offsets are the order of changes."""
+    """Sweeps decide whether a position was reached; offsets are the order of changes."""
 
     def locate(self, position: Position) -> tuple[int, int]:
         return 0, _read(position)[1]
@@ -37,7 +37,7 @@ class FilePositions:
         return f"the ledger went back from {known} to {now}"
 
     def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
-        """A new ledger does not have what the old one described."""
+        """Explain a ledger that went back, or was replaced by another one."""
         if known.identity == now.identity:
             return self.explain_reset(known.position, now.position)
         return f"ledger {now.identity} replaced ledger {known.identity}, which was lost"

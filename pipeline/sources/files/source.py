@@ -1,6 +1,6 @@
 """Presents a folder of files as a source, by the ledger that its collector keeps.
 
-Nothing is written into the folder. The position of a heartbeat is the next sweep to begin.
+Nothing is written into the folder. The position of a heartbeat is the next sweep.
 
 Not supported: ids, counts and sums of rows, because files have no index (ProofError). The clock
 of the file server is not read; heartbeats have the local time.
@@ -35,7 +35,7 @@ def ledger_path(settings: SourceSettings) -> str:
     """The path of the ledger's file.
 
     Raises:
-        ConfigError: the settings name none, or another one for each process.
+        ConfigError: the settings name none, or a relative path.
     """
     path = settings.collector.options.get("ledger")
     if not isinstance(path, str) or not path:
@@ -47,7 +47,7 @@ def ledger_path(settings: SourceSettings) -> str:
 
 @dataclass(eq=False)
 class FilesSource(TableQueries):
-    """Reads the ledger that its collector keeps."""
+    """A source whose log is the ledger that its collector keeps."""
 
     dialect: ClassVar[Dialect] = FILES
     positions: ClassVar[PositionRules] = POSITIONS
@@ -55,10 +55,10 @@ class FilesSource(TableQueries):
     _ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
-        """Open nothing yet.
+        """Validate the settings; open no file.
 
         Raises:
-            ConfigError: its settings name no ledger, no folder, or no way to its rows.
+            ConfigError: they name no ledger, no absolute folder, or no transport.
         """
         own = self.settings
         self._ledger = Ledger(Path(ledger_path(own)))
@@ -73,12 +73,12 @@ class FilesSource(TableQueries):
         return self.settings.name
 
     def head(self) -> Head:
-        """The next sweep, which finds everything that is in the folder now."""
+        """The position of the next sweep, which finds every file that is in the folder now."""
         count = self._ledger.count()
         return Head(self._ledger.id, sweep_position(count.begun + 1, count.end))
 
     def prepare_heartbeat(self) -> None:
-        """The ledger stores heartbeats."""
+        """Do nothing: the ledger stores heartbeats."""
 
     def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
         """Request the next sweep; the time is ours, because the file server's clock is not read."""
@@ -93,7 +93,7 @@ class FilesSource(TableQueries):
         pass
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
-        """Files are retained until they are deleted, which the ledger records."""
+        """Retention has no end: files stay until they are deleted, which the ledger records."""
         return SourceDescription(None)
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
@@ -102,7 +102,7 @@ class FilesSource(TableQueries):
         return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
 
     def columns(self, shard: Shard) -> Sequence[Column]:
-        """Columns of the ledger."""
+        """The columns in the ledger; empty for an unknown log."""
         head = self._ledger.columns().get(shard.name)
         return () if head is None else tuple(FileColumn(*one) for one in head.columns)
 
@@ -111,7 +111,7 @@ class FilesSource(TableQueries):
         return () if head is None else head.key
 
     def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
-        """Whether the folder and the ledger are there."""
+        """Report a missing folder, and logs that a rule ignores."""
         base, where = Path(self.settings.collector.url), f"source:{self.name}"
         if not base.is_dir():
             fix = "mount it, or change collector.url"

@@ -1,1 +1,1 @@
-"""All that is MySQL's, and MariaDB's: its session, its log, its tables, what it allows."""
+"""The source for MySQL and MariaDB: sessions, log positions, tables, DDL, and the doctor."""

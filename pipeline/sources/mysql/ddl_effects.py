@@ -2,22 +2,22 @@
 
 The text of a statement says which rows are removed or moved; the description sent with it says
 which columns exist. Both must agree, or the shard is held until there is a later base.
-Statements of one order run one after the other, so chains and swaps of names resolve. A doubt
-moves with the rows. Effects of one order all start from the state before it.
+Statements of one order are applied one after the other, so chains and swaps of names resolve. A
+doubt moves with the rows. Effects of one order all start from the state before it.
 
 A TRUNCATE is not a schema event: it arrives among the rows of its table, at its order. It arrives
 here only if the collector lost track of the table.
 
 * Evolution: a mirror follows a new column that is nullable or has a constant default, and a
   wider type. Any other change is a hold that names its cause and the statement that solves it.
-* Defaults: the value in old rows is the source's own constant, computed once. A column whose
-  value the schema event does not give for certain is not followed.
+* Defaults: the value in old rows is the source's own constant, computed once. A new column is not
+  followed if the schema event does not give that value for certain.
 * Differences: the columns of the log are compared with those of the server.
 
 Cannot detect (probes and reconciliation must):
 * statements under `sql_log_bin=0`, and statements that a collector could not parse and dropped;
-* rows of a table outside `table.include.list`, whose statements arrive without rows; it is
-  checked for capture before its (missing) rows replace another table's;
+* rows of a table outside `table.include.list`, whose statements arrive without rows; before such
+  a table's (missing) rows replace another table's, its capture is checked;
 * a shard whose statements are filtered (`store.only.captured.tables.ddl`): it looks new on
   `CREATE TABLE IF NOT EXISTS .. LIKE`, which is logged although the table exists;
 * text changed under a non-strict `sql_mode`: a column that changes its character set without
@@ -68,7 +68,7 @@ from pipeline.sources.mysql.types import BYTES, TEXTS, lake_type, mysql_columns,
 from pipeline.sources.mysql.types import MySqlColumn as Column
 
 Value = int | str | bytes | bool | date | datetime | None
-UNSURE = "1970-01-01 00:00:00"  # how Debezium writes a default that is the time of the change
+UNSURE = "1970-01-01 00:00:00"  # Debezium's text of a default that is the time of the change
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _TWO_DIGITS, _TURN = 100, 70  # YEAR 0-69 is 2000-2069, 70-99 is 1970-1999
 
@@ -77,7 +77,7 @@ def read_constant(column: Column) -> Value:
     """The value that old rows got in an added *column*; None for NULL.
 
     Raises:
-        ValueError: the value is not certain; says why.
+        ValueError: the value is not certain; the message says why.
     """
     text, kind = column.default, column.kind
     if column.generated:
@@ -88,7 +88,7 @@ def read_constant(column: Column) -> Value:
         return None
     if kind in ("ENUM", "SET", *TEXTS):
         word = unquote_text(text)
-        return word if kind in TEXTS else word.rstrip(" ")  # a label has no blank at its end
+        return word if kind in TEXTS else word.rstrip(" ")  # labels have no trailing blanks
     if kind in BYTES:
         return _bytes(column, text)
     if kind == "TIMESTAMP":
@@ -127,7 +127,7 @@ def _moment(kind: str, text: str) -> Value:
 
 
 def _bit(column: Column, text: str) -> Value:
-    """Only 0 and 1: a schema event does not distinguish b'101' from 101."""
+    """Read 0 and 1 only: a schema event does not distinguish b'101' from 101."""
     if text not in ("0", "1"):
         raise ValueError("a schema event reports the default of a BIT without its base")
     if column.width == 1:
@@ -136,7 +136,7 @@ def _bit(column: Column, text: str) -> Value:
 
 
 def _bytes(column: Column, text: str) -> bytes:
-    """Printable ASCII only: a schema event does not mark hexadecimal and escapes."""
+    """Read printable ASCII only: a schema event does not mark hexadecimal and escapes."""
     if not text.isascii() or not text.isprintable() or text.lower().startswith(("0x", "\\")):
         raise ValueError("a schema event does not report a binary default exactly")
     data = text.encode()
@@ -148,11 +148,11 @@ FAMILIES = (
     ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"),
     ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"),
 )
-LENGTHS = ("CHAR", "VARCHAR", "VARBINARY")  # BINARY rewrites rows when it grows: it pads them
+LENGTHS = ("CHAR", "VARCHAR", "VARBINARY")  # not BINARY: a longer one pads the values of all rows
 
 
 def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-    """Say what changed from *old* to *new*; the first obstacle if there is one."""
+    """The columns added from *old* to *new*, or the first change that a mirror cannot follow."""
     here = {column.name: column for column in mysql_columns(old)}
     table, names = _quoted(new.shard), {column.name for column in new.columns}
     again = f"or take a new base of {new.shard}: drop its mirror and snapshot it again"
@@ -177,7 +177,7 @@ def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompat
 
 
 def merge_schemas(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-    """One schema that rows of every shard fit into; see :class:`MergeRules`."""
+    """One schema that fits the rows of every shard; see :class:`MergeRules`."""
     return _MERGING.merge(schemas)
 
 
@@ -198,7 +198,10 @@ def _family(old: Column, new: Column) -> bool:
 
 
 def _decimal(old: Column, new: Column) -> bool:
-    """More digits before the point; the lake's type must stay a decimal, or stay text."""
+    """Whether *new* has at least as many digits before the point, and the same type in the lake.
+
+    The type in the lake must stay a decimal, or stay text.
+    """
     alike = new.kind == old.kind and new.fraction == old.fraction
     same_type = (lake_type(old) == "string") == (lake_type(new) == "string")
     return alike and same_type and new.digits >= old.digits and _may_lose_sign(old, new)
@@ -288,9 +291,9 @@ OTHER_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """The rows that a table holds: those ``of`` a shard before the statements, none, or unknown.
+    """The rows of a table: those that shard ``of`` had before the statements, or none (None).
 
-    ``doubt`` is a reason code and its explanation, where they are unknown.
+    ``doubt`` is a reason code and an explanation, if the rows are unknown.
     """
 
     of: ShardId | None
@@ -299,9 +302,9 @@ class HeldRows:
 
 
 class TrackedRows(MutableMapping[ShardId, HeldRows]):
-    """What each table holds: its own rows, unless a statement of this order has changed that.
+    """The rows of each table: its own, unless a statement of this order has changed them.
 
-    *schemas* are the tables that are there; they are not copied, as most of them never change.
+    *schemas* are the existing tables; they are not copied, because most of them never change.
     """
 
     def __init__(self, schemas: Mapping[ShardId, TableSchema]) -> None:
@@ -309,7 +312,7 @@ class TrackedRows(MutableMapping[ShardId, HeldRows]):
         self._changed: dict[ShardId, HeldRows | None] = {}
 
     def __getitem__(self, shard: ShardId) -> HeldRows:
-        """Raise KeyError for a table that is not there, or not any more."""
+        """Return the rows of *shard*; KeyError if the table does not exist or was dropped."""
         if shard not in self._changed:
             return HeldRows(shard, self._schemas[shard])
         found = self._changed[shard]
@@ -318,39 +321,42 @@ class TrackedRows(MutableMapping[ShardId, HeldRows]):
         return found
 
     def __setitem__(self, shard: ShardId, rows: HeldRows) -> None:
-        """Note what *shard* holds now."""
+        """Set the rows of *shard*."""
         self._changed[shard] = rows
 
     def __delitem__(self, shard: ShardId) -> None:
-        """Note that *shard* is gone."""
+        """Note that *shard* was dropped or renamed; KeyError if it does not exist."""
         if shard not in self:
             raise KeyError(shard)
         self._changed[shard] = None
 
     def __iter__(self) -> Iterator[ShardId]:
-        """Return those that are there."""
+        """Iterate over the existing tables."""
         yield from (one for one in self._schemas if self._changed.get(one, one) is not None)
         added = (one for one, rows in self._changed.items() if rows is not None)
         yield from (one for one in added if one not in self._schemas)
 
     def __len__(self) -> int:
-        """Return how many are there."""
+        """Return the number of existing tables."""
         return sum(1 for _ in self)
 
     def restore(self, shard: ShardId) -> None:
-        """Give *shard* its own rows again; it is gone if the schemas do not have it."""
+        """Forget changes of *shard*: it has its own rows, or does not exist without a schema."""
         self._changed.pop(shard, None)
 
 
 @dataclass(eq=False)
 class RenameTracker:
-    """The tables of a source while the statements of one order run, one after the other."""
+    """The tables of a source while the statements of one order are applied one after the other.
+
+    ``touched`` are the tables that a statement of this order may have changed.
+    """
 
     rows: TrackedRows
     touched: dict[ShardId, None] = field(default_factory=dict)
 
     def apply(self, event: SchemaEvent) -> None:
-        """Run a statement; the tables that it names and those that are described must agree."""
+        """Apply a statement; doubt its tables if the event describes tables it does not name."""
         named = self._run(parse_statement(event.text), event)
         strange = [table for table in event.tables if table[0] not in named]
         for shard, schema in strange:
@@ -359,7 +365,7 @@ class RenameTracker:
             self._doubt(shard, ("statement", f"the schema event describes it as {strange[0][0]}"))
 
     def described(self, event: SchemaEvent) -> None:
-        """Take columns that rows describe, without a statement: the rows remain as they are."""
+        """Apply columns that were sent with rows, without a statement: the rows do not change."""
         for shard, schema in event.tables:
             there = self.rows.get(shard)
             if schema is not None:
@@ -367,13 +373,13 @@ class RenameTracker:
                 self.touched[shard] = None
 
     def commit(self) -> None:
-        """End an order: give every table its own rows again, with the columns of the schemas."""
+        """End an order: now every table has its own rows, with the columns of its schema."""
         for shard in self.touched:
             self.rows.restore(shard)
         self.touched.clear()
 
     def _run(self, statement: Statement, event: SchemaEvent) -> set[ShardId]:
-        """Run one statement; returns the tables that it explains a description of."""
+        """Apply one statement; return the tables whose description it explains."""
         match statement:
             case Created():
                 named = self._create(statement, event)
@@ -394,7 +400,7 @@ class RenameTracker:
         return named
 
     def _follow(self, event: SchemaEvent) -> set[ShardId]:
-        """A statement that moves no rows may change columns or a key, as CREATE INDEX does."""
+        """Apply a statement that moves no rows, but may change columns or a key (CREATE INDEX)."""
         known = {shard: schema for shard, schema in event.tables if shard in self.rows}
         for shard, schema in known.items():
             self.rows[shard] = _with_schema(self.rows[shard], schema)
@@ -402,7 +408,7 @@ class RenameTracker:
         return set(known)
 
     def _drop_database(self, database: str) -> set[ShardId]:
-        """Remove its tables; doubt those of a database whose name differs in case only."""
+        """Remove the tables of *database*; if it has none, doubt those of it in another case."""
         inside = [shard for shard in self.rows if shard.database == database]
         if inside:
             return {self._remove(shard) for shard in inside}
@@ -452,7 +458,7 @@ class RenameTracker:
         return {self._move(statement.table, statement.to, event) if statement.to else shard}
 
     def _move(self, old: Name, new: Name, event: SchemaEvent) -> ShardId:
-        """Give the rows of *old* to *new*; returns what *new* is."""
+        """Move the rows of *old* to *new*; return the shard of *new*."""
         target = self._shard(new, event)
         schema = dict(event.tables).get(target)
         if _is_ambiguous(old, new):
@@ -474,7 +480,7 @@ class RenameTracker:
         return target  # a view has no description
 
     def _unread(self, statement: UnknownStatement, event: SchemaEvent) -> set[ShardId]:
-        """Doubt every table that it may be about."""
+        """Doubt every table that an unknown statement may change."""
         names = {name.casefold() for name in statement.names}
         places = {*names, (event.database or "").casefold()}
         doubt = ("statement", f"a statement that cannot be parsed: {statement.why}")
@@ -506,7 +512,7 @@ class RenameTracker:
     def _doubt_all(
         self, name: Name, beside: Name, event: SchemaEvent, doubt: tuple[str, str]
     ) -> None:
-        """Doubt table *name*; all tables of that name if only *beside* names a database."""
+        """Doubt table *name*; if only *beside* has a database, doubt all tables of that name."""
         if not _is_ambiguous(name, beside):
             self._doubt(self._shard(name, event), doubt)
             return
@@ -515,7 +521,7 @@ class RenameTracker:
                 self._doubt(shard, doubt)
 
     def _shard(self, name: Name, event: SchemaEvent) -> ShardId:
-        """The table that *name* refers to; in another case, if only one table matches."""
+        """The shard that *name* refers to; without an exact match, one that differs in case."""
         exact = ShardId(name.database or event.database or "", name.relation)
         described = [shard for shard, _ in event.tables]
         if exact in self.rows or exact in described:
@@ -525,11 +531,11 @@ class RenameTracker:
 
 
 def creates_empty_table(statement: Statement, *, there: bool | None) -> bool:
-    """Whether it makes a table that begins empty; *there* if there was one of its name.
+    """Whether it makes an empty table; *there*: whether a table of that name existed.
 
-    Where that is unknown (None), IF NOT EXISTS may have left an older table with its rows.
+    If that is unknown (None), IF NOT EXISTS may have kept an older table with its rows.
 
-    Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists.
+    Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u although t exists.
     """
     if not isinstance(statement, Created) or statement.selects:
         return False
@@ -538,10 +544,10 @@ def creates_empty_table(statement: Statement, *, there: bool | None) -> bool:
 
 
 def leaves_values(statement: Statement) -> bool:
-    """Whether it leaves each row as it was, if columns and key are described as before.
+    """Whether a statement changes no row, provided that columns and key are described as before.
 
-    A column that is defined again may have another character set, which no description shows. Where
-    rows are written again, values that are computed may come out otherwise.
+    A redefined column may have another character set, which no description shows. If rows are
+    rewritten, computed values may change.
     """
     match statement:
         case Harmless():
@@ -569,7 +575,7 @@ def _rows_after_alter(there: HeldRows, schema: TableSchema | None, statement: Al
 
 
 def _with_schema(there: HeldRows, schema: TableSchema | None) -> HeldRows:
-    """The same rows under other columns, if all of them mean the same there."""
+    """The same rows with the columns of *schema*; a doubt if a mirror cannot follow them."""
     if schema is None or there.schema is None:
         return replace(there, schema=schema or there.schema)
     step = compare_schemas(there.schema, schema)
@@ -580,7 +586,7 @@ def _with_schema(there: HeldRows, schema: TableSchema | None) -> HeldRows:
 
 
 def _is_ambiguous(name: Name, beside: Name) -> bool:
-    """Whether *name* is of the session's database, while the event reports that of *beside*."""
+    """Whether *name* is in the session's database, while the event reports the one of *beside*."""
     return name.database is None and beside.database is not None
 
 
@@ -601,17 +607,17 @@ def _folded(shard: ShardId) -> tuple[str, str]:
 def follow_statements(
     events: Sequence[SchemaEvent], known: KnownTables
 ) -> tuple[tuple[Effect, ...], KnownTables]:
-    """One effect per shard and order that a statement touches; none of what is no table.
+    """Return one effect per order and shard that its statements touch, and the tables after them.
 
-    *events* are in log order, messages of one order as they came; all of an order belong
-    together, and none may have been given before.  *known* is what was before the first; what is
-    known after the last comes back, too.
+    *events* are in log order, messages of one order as they arrived.  They contain all messages of
+    an order, and none that was followed before.  *known* is the state before the first.  What is
+    not a table, such as a view, has no effect.
     """
     found: list[Effect] = []
     schemas, based = dict(known.schemas), set(known.based)
     now, moves = replace(known, schemas=schemas, based=based), RenameTracker(TrackedRows(schemas))
     for order, group in groupby(events, key=lambda message: message.order):
-        for message in dict.fromkeys(group):  # a collector that starts again sends some twice
+        for message in dict.fromkeys(group):  # a collector that restarts sends some twice
             if message.snapshot:
                 _take_snapshot(message, now, schemas, based)
                 for shard, _ in message.tables:
@@ -633,7 +639,7 @@ def _take_effects(
     based: set[ShardId],
     captured: Callable[[ShardId], bool],
 ) -> None:
-    """Bring *schemas* and *based* behind the effects of one order."""
+    """Apply the effects of one order to *schemas* and *based*."""
     for effect in made:
         shard = effect.shard
         if isinstance(effect, Drop):
@@ -652,7 +658,7 @@ def _take_snapshot(
     schemas: dict[ShardId, TableSchema],
     based: set[ShardId],
 ) -> None:
-    """Take the tables that a snapshot describes and will read; it drops before it creates."""
+    """Apply a snapshot's description of tables; it drops each table before it creates it."""
     for shard, schema in message.tables:
         if schema is None:
             schemas.pop(shard, None)
@@ -684,7 +690,7 @@ def _effect(
 
 
 def _mismatch(shard: ShardId, rows: HeldRows, known: KnownTables) -> tuple[str, str] | None:
-    """Why the mirror of *shard* cannot take rows that another shard had; None if it can."""
+    """Why the mirror of *shard* cannot take the rows of another shard; None if it can."""
     if rows.of in (None, shard):
         return None
     if rows.of not in known.based or not known.captured(rows.of):
@@ -696,7 +702,7 @@ def _mismatch(shard: ShardId, rows: HeldRows, known: KnownTables) -> tuple[str, 
 
 
 def _incompatibility(own: TableSchema | None, rows: HeldRows) -> Incompatible | None:
-    """Why a mirror with *own* columns cannot follow to those of *rows*; None if it can."""
+    """Why a mirror with the columns *own* cannot follow those of *rows*; None if it can."""
     step = (
         compare_schemas(own, rows.schema) if own is not None and rows.schema is not None else None
     )
@@ -704,18 +710,18 @@ def _incompatibility(own: TableSchema | None, rows: HeldRows) -> Incompatible | 
 
 
 LONG_TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "JSON")
-WIDEST = {"VARCHAR": 16_383, "VARBINARY": 65_532}  # of all character sets; then it may be a text
-_UNSAYABLE = re.compile(r"[\U00010000-\U0010ffff]")  # information_schema speaks utf8mb3
+WIDEST = {"VARCHAR": 16_383, "VARBINARY": 65_532}  # the server may make wider ones TEXT or BLOB
+_UNSAYABLE = re.compile(r"[\U00010000-\U0010ffff]")  # information_schema uses utf8mb3
 
 
 def find_differences(schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
     """Differences between the columns of the log and those of the server; empty if they agree.
 
-    Ignored, because no value changes: the case of names, NOT NULL, which of the text types it is
-    (the server may pick a larger one, and MariaDB's JSON is one), and characters of a label that
+    These are ignored, because no value changes: the case of names; NOT NULL; the text type, because
+    the server may choose a larger one, and MariaDB's JSON is one; and characters of a label that
     the server cannot report.
 
-    *server*: the table's columns as the server describes them, in order.
+    *server* are the table's columns as the server describes them, in order.
     """
     there = {column.name.casefold(): column for column in server}
     placed = sorted(mysql_columns(schema), key=lambda column: column.position)
@@ -744,7 +750,7 @@ def _difference(column: Column, there: Column | None) -> str | None:
 
 
 def _find_moved(here: Iterable[str], there: Iterable[str]) -> Iterator[str]:
-    """Columns at other positions: the log has a row's values by position, without names."""
+    """Yield columns at other positions: the log has a row's values by position, without names."""
     for place, (own, other) in enumerate(zip(here, there, strict=True), start=1):
         if own != other:
             yield f"{own}: column {place} of the log, where the server has {other}"
@@ -763,11 +769,11 @@ def _comparable_shape(column: Column) -> tuple[object, ...]:
 
 
 def _comparable_label(label: str) -> str:
-    """Without trailing blanks and backslashes, which a server drops or writes otherwise."""
+    """The label without trailing blanks and backslashes, which servers may drop or change."""
     return _UNSAYABLE.sub("?", label).replace("\\", "").rstrip(" ")
 
 
-WHOLE_DIGITS = 20  # of the highest BIGINT UNSIGNED
+WHOLE_DIGITS = 20  # digits of the highest BIGINT UNSIGNED
 
 
 def default_scalar(column: Column) -> pa.Scalar:
@@ -787,7 +793,7 @@ def default_scalar(column: Column) -> pa.Scalar:
 
 
 def _fitted(column: Column, value: Value, kind: pa.DataType) -> object:
-    """The value that Arrow accepts for the type."""
+    """The value in a form that Arrow accepts for the type *kind*."""
     if column.kind == "DATETIME":
         return datetime.fromisoformat(str(value))
     if not isinstance(value, str):
@@ -803,7 +809,7 @@ def _fitted(column: Column, value: Value, kind: pa.DataType) -> object:
 
 
 def _rounded(text: str, digits: int, fraction: int) -> Decimal:
-    """As a server rounds it; with an exponent it is a double there, and must be exact."""
+    """Round as the server does; a number with an exponent is a double there and must be exact."""
     number = Decimal(text)
     held = Context(prec=digits, rounding=ROUND_HALF_UP)
     rounded = held.quantize(number, Decimal(1).scaleb(-fraction))

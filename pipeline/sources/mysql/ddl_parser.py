@@ -1,13 +1,13 @@
-"""Parses MySQL and MariaDB DDL for what the collector's table descriptions leave out.
+"""Parses MySQL and MariaDB DDL for effects that the collector's table descriptions do not show.
 
-A clause that is not known is a doubt, and one doubt holds the table. A statement that is not
-known is `UnknownStatement`. Nothing counts as harmless because it is unknown. The columns of a
-table come from the collector, not from here.
+An unknown clause is a doubt, and one doubt holds the table. An unknown statement is an
+`UnknownStatement`. Nothing counts as harmless because it is unknown. The columns of a table come
+from the collector, not from here.
 
 The meaning of a statement depends on settings that the log does not contain:
 `NO_BACKSLASH_ESCAPES`, `ANSI_QUOTES` and the version that executable comments require. So a
-statement may have several readings, and only what all of them agree on is used. Text in double
-quotes is a name where the grammar expects a name.
+statement may have several readings, and a result is used only if all of them agree. Text in
+double quotes is a name where the grammar expects a name.
 
 Measured: in a table description generated columns look like plain ones. Computed defaults look
 like `1970-01-01 00:00:00` or like text. A renamed table looks like an altered table of an
@@ -52,7 +52,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word; ``text`` is a name or text without its quotes, doubled ones inside made single."""
+    """One token; ``text`` of a name or text has no outer quotes, and doubled inner quotes once."""
 
     kind: Kind
     text: str
@@ -71,9 +71,9 @@ class Token:
 Words = tuple[Token, ...]
 
 
-@lru_cache(maxsize=4)  # one after the other asks about the same; the words of 1 MB take some 30
+@lru_cache(maxsize=4)  # callers repeat one statement; the tokens of 1 MB of text take 30 MB
 def tokenize_statement(text: str) -> tuple[Words | None, ...]:
-    """Every way to read *text*, each once; None for a way that leads into an open quote."""
+    """Every distinct reading of *text*; None for a reading in which a quote is not closed."""
     escapes = (True, False) if "\\" in text else (True,)
     executes = (True, False) if _OPENED.search(text) else (True,)
     found = [_read(text, escaped, executed) for escaped in escapes for executed in executes]
@@ -94,7 +94,7 @@ def _words(text: str, escaped: bool, executed: bool) -> Iterator[Token]:
     single, double = _TEXTS[escaped]
     forms = ((_NAME, Kind.NAME), (single, Kind.TEXT), (double, Kind.DOUBLE), (_WORD, Kind.WORD))
     comment, at = _OPENED if executed else _SKIPPED, 0
-    last = text.rfind("*/")  # or each comment without an end would search all of the rest
+    last = text.rfind("*/")  # otherwise each comment without an end would search all of the rest
     while at < len(text):
         ends = last >= at + 2 or not text.startswith("/*", at)
         found = _COMMENT.match(text, at) if ends else None
@@ -126,12 +126,12 @@ def _bare(found: str, kind: Kind) -> str:
 
 
 class ParseError(Exception):
-    """The words go on in a way that is not known; says how."""
+    """The tokens have an unknown form; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A table as a statement names it; ``database`` may be None: then it is not written."""
+    """A table as a statement names it; ``database`` is None if the statement does not name it."""
 
     database: str | None
     relation: str
@@ -139,43 +139,43 @@ class Name:
 
 @dataclass(eq=False)
 class TokenReader:
-    """Reads from left to right and never back."""
+    """Reads tokens from left to right, never back."""
 
     words: Words
     at: int = 0
 
     @property
     def done(self) -> bool:
-        """Whether no word is left."""
+        """Whether no token is left."""
         return self.at >= len(self.words)
 
     @property
     def rest(self) -> Words:
-        """The words that are left."""
+        """The remaining tokens."""
         return self.words[self.at :]
 
     @property
     def next(self) -> Token:
-        """The word to come; an empty sign at the end."""
+        """The next token, which is not consumed; an empty sign at the end."""
         return Token(Kind.SIGN, "") if self.done else self.words[self.at]
 
     def accept(self, *keywords: str) -> bool:
-        """Go on if the next word is one of *keywords*."""
+        """Consume the next token if it is one of *keywords*; return whether it was."""
         found = not self.done and self.next.upper in keywords
         self.at += found
         return found
 
     def phrase(self, *keywords: str) -> bool:
-        """Go on if the next words are *keywords*, all of them."""
+        """Consume the next tokens if they are *keywords*, in order; return whether they were."""
         found = tuple(word.upper for word in self.rest[: len(keywords)]) == keywords
         self.at += len(keywords) if found else 0
         return found
 
     def skip(self) -> Token:
-        """Take the next token.
+        """Consume and return the next token.
 
         Raises:
-            ParseError: the text has ended.
+            ParseError: no token is left.
         """
         if self.done:
             raise ParseError("it ends too early")
@@ -183,10 +183,10 @@ class TokenReader:
         return self.words[self.at - 1]
 
     def identifier(self) -> str:
-        """The next word, which must be a name.
+        """Consume the next token, which must be a name; return its text.
 
         Raises:
-            ParseError: it is not.
+            ParseError: it is not a name.
         """
         word = self.skip()
         if not word.named:
@@ -195,19 +195,23 @@ class TokenReader:
         return word.text
 
     def name(self) -> Name:
-        """A table's name, with its database or without."""
+        """Consume the name of a table, with or without a database."""
         first = self.identifier()
         return Name(first, self.identifier()) if self.accept(".") else Name(None, first)
 
     def column(self) -> str:
-        """A column's name; with its table before it, as older servers allowed, it is no column."""
+        """Consume the name of a column.
+
+        Raises:
+            ParseError: the name has a table, which only older servers allowed.
+        """
         name = self.identifier()
         if self.next.upper == ".":
             raise ParseError("a column is named with its table")
         return name
 
     def clause(self) -> Words:
-        """All words up to the next comma outside parentheses, which is left."""
+        """Consume all tokens before the next comma outside parentheses; return them."""
         depth, start = 0, self.at
         while not self.done and not (depth == 0 and self.next.upper == ","):
             depth += (self.next.upper == "(") - (self.next.upper == ")")
@@ -215,31 +219,31 @@ class TokenReader:
         return self.words[start : self.at]
 
     def value(self) -> Token:
-        """What an option is set to, with ``=`` before it or without."""
+        """Consume the value of an option, with or without ``=`` before it."""
         self.accept("=")
         return self.skip()
 
     def expect(self, keyword: str) -> None:
-        """Go on over *keyword*.
+        """Consume *keyword*.
 
         Raises:
-            ParseError: it does not come.
+            ParseError: the next token is another one.
         """
         if not self.accept(keyword):
             msg = f"{keyword} is missing"
             raise ParseError(msg)
 
     def waits(self) -> None:
-        """Pass over MariaDB's ``WAIT n`` and ``NOWAIT``."""
+        """Consume MariaDB's ``WAIT n`` or ``NOWAIT``, if present."""
         if self.accept("WAIT"):
             self.skip()
         self.accept("NOWAIT")
 
     def end(self) -> None:
-        """Expect nothing more.
+        """Require that no token is left.
 
         Raises:
-            ParseError: something is left.
+            ParseError: a token is left.
         """
         if not self.done:
             msg = f"it goes on with {self.next.text!r}"
@@ -250,12 +254,11 @@ class TokenReader:
 class Altered:
     """The clauses of one ALTER TABLE.
 
-    ``to`` is the new name.  ``described`` if it is about columns or keys, so that the collector
-    must tell the table's columns; ``rebuilds`` if it is about more than indexes, the table's
-    comment and new partitions, so that rows may be written again.  ``left`` are names that columns
-    lose, dropped or renamed.
-    ``doubts`` say why rows may hold other values, or be others, than the columns show.
-    ``emptied`` if all rows go.  ``others`` are tables that rows go to or come from.
+    ``to`` is the new name.  ``described``: it changes columns or keys, so the collector must
+    describe the table.  ``rebuilds``: it changes more than indexes, the table's comment and new
+    partitions, so rows may be rewritten.  ``left`` are the old names of dropped and renamed
+    columns.  ``doubts`` say why rows or values may differ from what the columns show.
+    ``emptied``: all rows are deleted.  ``others`` are tables with which it exchanges rows.
     """
 
     table: Name
@@ -279,7 +282,7 @@ class _Draft:
     others: list[Name] = field(default_factory=list)
 
 
-UNICODE = ("UTF8MB4", "UTF16", "UTF16LE", "UTF32")  # these hold every letter of any other
+UNICODE = ("UTF8MB4", "UTF16", "UTF16LE", "UTF32")  # these have the characters of all others
 ENGINES = {"INNODB", "MYISAM", "ARIA", "ROCKSDB", "TOKUDB", "NDB", "NDBCLUSTER", "ARCHIVE"}
 _KEYS = (
     "INDEX",
@@ -293,12 +296,12 @@ _KEYS = (
     "CHECK",
 )
 _INDEXES = ("FULLTEXT", "SPATIAL", "UNIQUE")
-_PARTITION_VERBS = {  # True: rows stay, in whichever partition
+_PARTITION_VERBS = {  # True: the table keeps its rows
     **dict.fromkeys(("ADD", "ANALYZE", "CHECK", "COALESCE", "OPTIMIZE", "REBUILD"), True),
     **dict.fromkeys(("REORGANIZE", "REPAIR"), True),
     **dict.fromkeys(("CONVERT", "DISCARD", "DROP", "EXCHANGE", "IMPORT", "TRUNCATE"), False),
 }
-_OPTIONS = {  # of a table, each with one value
+_OPTIONS = {  # table options with one value
     *("AUTOEXTEND_SIZE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "COLLATE", "COMMENT"),
     *("COMPRESSION", "CONNECTION", "DELAY_KEY_WRITE", "ENCRYPTION", "ENGINE_ATTRIBUTE"),
     *("KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "ROW_FORMAT"),
@@ -309,7 +312,7 @@ _OPTIONS = {  # of a table, each with one value
 
 
 def parse_alter(reader: TokenReader, *, ignoring: bool) -> Altered:
-    """Read what follows ``ALTER TABLE``; *ignoring*: it may delete rows whose keys are doubled."""
+    """Parse what follows ``ALTER TABLE``; *ignoring*: it may delete rows with duplicate keys."""
     reader.phrase("IF", "EXISTS")
     table, draft = reader.name(), _Draft()
     reader.waits()
@@ -317,7 +320,7 @@ def parse_alter(reader: TokenReader, *, ignoring: bool) -> Altered:
         draft.doubts.append("ALTER IGNORE deletes rows with duplicate keys")
     while not reader.done:
         draft.rebuilds |= not _is_light(reader.rest)
-        if _about_partitions(reader.rest):  # such a clause is the last, and has commas of its own
+        if _about_partitions(reader.rest):  # such a clause is the last, and may contain commas
             _try(_partition, TokenReader(reader.rest), draft)
             break
         clause = TokenReader(reader.clause())
@@ -357,10 +360,10 @@ def _pass_order(reader: TokenReader) -> None:
 
 
 def _is_light(words: Words) -> bool:
-    """Whether the clause that *words* begin with writes no row again.
+    """Whether the first clause of *words* rewrites no row.
 
-    MySQL's manual, Online DDL Operations. New partitions of a HASH or KEY take rows from others.
-    No comma need come before another option of the table, nor before how it is partitioned.
+    Source: MySQL's manual, Online DDL Operations. New HASH or KEY partitions take rows from others.
+    A clause may also have table options and partitioning that no comma separates.
     """
     clause = TokenReader(words).clause()
     names = [word.upper for word in clause] + [""] * 4
@@ -427,7 +430,7 @@ def _add(clause: TokenReader, draft: _Draft) -> None:
 
 
 def _about_columns(clause: TokenReader, draft: _Draft) -> bool:
-    """Whether what is added or dropped is no key; the clause stands before its name then."""
+    """Whether ADD or DROP is of a column, not of a key; the next token is then its name."""
     clause.skip()
     draft.described = True
     _no_periods(clause)
@@ -455,7 +458,7 @@ def _added(column: TokenReader, draft: _Draft) -> None:
 
 
 def _constant(words: Words) -> bool:
-    """Whether a literal comes next: a text, a number, b'1', NULL, TRUE or FALSE."""
+    """Whether *words* begin with a literal: a text, a number, b'1', NULL, TRUE or FALSE."""
     signs = [word for word in words if word.upper not in ("+", "-")]
     if not signs:
         return False
@@ -508,7 +511,7 @@ def _redefined(column: str, definition: Words, draft: _Draft) -> None:
 
 
 def _recoded(what: str, words: Words) -> list[str]:
-    """Why text may be lost by a character set that does not have all characters."""
+    """Doubts if the new character set in *words* may not have all characters of the text."""
     reader = TokenReader(words)
     while not reader.done:
         if reader.phrase("CHARACTER", "SET") or reader.accept("CHARSET", "COLLATE"):
@@ -526,7 +529,7 @@ def _recoded(what: str, words: Words) -> list[str]:
 
 
 def _default(clause: TokenReader, _: _Draft) -> None:
-    """Defaults of later rows, what is shown of columns and indices, checks on or off."""
+    """Accept ALTER of a default, of the visibility of a column or index, or of a check."""
     clause.skip()
     if not clause.accept("INDEX", "KEY", "CHECK", "CONSTRAINT"):
         clause.accept("COLUMN")
@@ -560,7 +563,7 @@ def _convert(clause: TokenReader, draft: _Draft) -> None:
 
 
 def _options(clause: TokenReader, draft: _Draft) -> None:
-    """Options of the table, between blanks."""
+    """Read table options, which no comma separates."""
     while not clause.done:
         if clause.accept("ENGINE"):
             clause.accept("=")
@@ -595,12 +598,12 @@ _CLAUSES: dict[str, Callable[[TokenReader, _Draft], None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Harmless:
-    """It makes, changes or drops no table: views, routines, users, indices, a database made."""
+    """A statement that creates, alters or drops no table, for example of views, users, indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """``selects`` if the statement inserts its rows, for which there is no row event."""
+    """CREATE TABLE; ``selects``: it inserts the rows of a query, which have no row events."""
 
     table: Name
     unless_there: bool = False
@@ -610,35 +613,35 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Tables that are gone."""
+    """DROP TABLE."""
 
     tables: tuple[Name, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseDropped:
-    """A database that is gone with all its tables; it has no dot, only one name."""
+    """DROP DATABASE, which drops all its tables."""
 
     database: str
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """A table without rows."""
+    """TRUNCATE TABLE."""
 
     table: Name
 
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """(old name, new name), one after the other: a later pair sees what the earlier have done."""
+    """RENAME TABLE: pairs (old name, new name), applied one after the other."""
 
     pairs: tuple[tuple[Name, Name], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownStatement:
-    """Its effect is unknown; ``names`` are all words in it that may name a table."""
+    """A statement of unknown effect; ``names`` are all its words that may name a table."""
 
     why: str
     names: frozenset[str] = frozenset()
@@ -659,7 +662,7 @@ _HARMLESS = {
     *("ANALYZE", "CHECK", "CHECKSUM", "FLUSH", "GRANT", "INSTALL", "LOCK", "OPTIMIZE", "REPAIR"),
     *("RESET", "REVOKE", "SET", "UNINSTALL", "UNLOCK", "USE"),
 }
-_OBJECTS = {  # what may be made, changed or dropped beside tables
+_OBJECTS = {  # objects other than tables that may be created, altered or dropped
     *("DATABASE", "EVENT", "FUNCTION", "INDEX", "LOGFILE", "PACKAGE", "PROCEDURE", "RESOURCE"),
     *("ROLE", "SCHEMA", "SEQUENCE", "SERVER", "SPATIAL", "TABLESPACE", "TRIGGER", "UNDO", "USER"),
     "VIEW",
@@ -672,7 +675,7 @@ _RISKS = {
 
 
 def parse_statement(text: str) -> Statement:
-    """Parse *text*; a result only if every way to read its quotes gives the same."""
+    """Parse *text*; UnknownStatement unless all its readings give the same result."""
     ways = tokenize_statement(text)
     found = {
         _read_statement(words) if words is not None else UnknownStatement("a quote is not closed")
@@ -720,7 +723,7 @@ def _create(reader: TokenReader) -> Statement:
 
 
 def _selects(words: Words) -> bool:
-    """Whether rows come from a query; with row events the log leaves it out of the text."""
+    """Whether CREATE TABLE has a query; if its rows have row events, the log omits the query."""
     depth = 0
     for word in words:
         depth += (word.upper == "(") - (word.upper == ")")
@@ -784,7 +787,11 @@ def _alter(reader: TokenReader) -> Statement:
 
 
 def _other(reader: TokenReader) -> Statement:
-    """Whether a statement is about a view or another object that is not a table."""
+    """Read a statement about a view or another object that is not a table.
+
+    Raises:
+        ParseError: it is about an unknown kind of object.
+    """
     while not reader.done:
         if reader.accept("DEFINER"):
             _definer(reader)
@@ -804,7 +811,7 @@ def _other(reader: TokenReader) -> Statement:
 
 
 def _definer(reader: TokenReader) -> None:
-    """``= user@host``, quoted or not, or ``CURRENT_USER()``."""
+    """Skip ``= user@host``, quoted or not, or ``CURRENT_USER()``."""
     reader.accept("=")
     reader.skip()
     if reader.accept("@"):
@@ -842,10 +849,10 @@ _NO_TYPES = frozenset(  # words that follow a name of a column or an index, and 
 
 
 def find_previous_name(statement: str, shard: ShardId) -> ShardId | None:
-    """The name that *shard* had before this statement; None if it is not a rename, or unknown.
+    """The name that *shard* had before this statement; None if it does not rename it, or unknown.
 
-    A new name without a database is one of the session's, which is then that of *shard*.  An old
-    one without, beside a new one with a database, is of an unknown database.
+    A new name without a database is in the session's database, which is then that of *shard*.  If
+    only the new name has a database, the database of the old name is unknown.
     """
     found = None
     for old, new in reversed(_renames(statement)):
@@ -859,7 +866,7 @@ def find_previous_name(statement: str, shard: ShardId) -> ShardId | None:
 
 
 def _renames(statement: str) -> tuple[tuple[Name, Name], ...]:
-    """(old name, new name), one after the other."""
+    """Pairs (old name, new name) of the statement, in order."""
     if "rename" not in statement.casefold():
         return ()
     match parse_statement(statement):
@@ -871,17 +878,17 @@ def _renames(statement: str) -> tuple[tuple[Name, Name], ...]:
 
 
 def is_generated(statement: str, column: str) -> bool:
-    """Whether the statement defines *column* as computed from others."""
+    """Whether the statement may define *column* as computed from others."""
     return any(map(_GENERATED.search, _find_definitions(statement, column)))
 
 
 def has_computed_default(statement: str, column: str) -> bool:
-    """Whether the statement gives *column* a default that is no constant."""
+    """Whether the statement may give *column* a default that is not a constant."""
     return any(map(_COMPUTED.search, _find_definitions(statement, column)))
 
 
 def read_sizes(statement: str, column: str) -> tuple[int | None, int | None]:
-    """Numbers after the type's name where the statement defines *column*; None if ambiguous."""
+    """Length and scale of the type in the definition of *column*; None if absent or ambiguous."""
     matches = map(_SIZES.match, _find_definitions(statement, column))
     sizes = {(one[1], one[2]) for one in matches if one is not None}
     if len(sizes) != 1:
@@ -891,16 +898,16 @@ def read_sizes(statement: str, column: str) -> tuple[int | None, int | None]:
 
 
 def may_be_null(statement: str, column: str) -> bool:
-    """Whether the statement defines *column* as one that old rows hold NULL in, for certain."""
+    """Whether old rows certainly have NULL in *column* after a statement that defines it."""
     found = _find_definitions(statement, column)
     return bool(found) and not any(map(_FILLED.search, found))
 
 
 def _find_definitions(statement: str, column: str) -> frozenset[str]:
-    """All texts that may define *column*, in every reading, from its name to their end.
+    """All texts that may be the definition of *column*, in every reading, without its name.
 
-    Comments, quoted names and quoted texts are blank.  One may be the definition of another
-    column, as of ``c`` in ``CHANGE b c INT, ADD b BIGINT``.
+    Comments, quoted names and quoted texts are blank.  A text may be the definition of another
+    column: for ``b`` in ``CHANGE b c INT, ADD b BIGINT`` one is that of ``c``.
     """
     return frozenset(
         _definition(words, at)
@@ -911,7 +918,7 @@ def _find_definitions(statement: str, column: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4)
 def _index_names(statement: str) -> tuple[tuple[Words, Mapping[str, Sequence[int]]], ...]:
-    """For each reading its tokens, and by name the indexes of tokens that may follow the name."""
+    """For each reading its tokens, and by name the indexes at which its definition may begin."""
     found = []
     for words in filter(None, tokenize_statement(statement)):
         places: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
 """Implements the dialect of MySQL and MariaDB: types, statements and schema evolution.
 
-Names, types and keys come from schema events. Computed columns and some sizes come from the text
-of the statement alone, so they are remembered from one schema to the next. Pure.
+Names, types and keys come from schema events. Only the text of a statement shows computed columns
+and some sizes, so they are kept from one schema to the next. Pure.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _INTEGERS = (*WHOLE, "BIGINT")
 
 @dataclass(frozen=True, slots=True)
 class MySqlDialect:
-    """MySQL's rules, all of them pure."""
+    """The rules of MySQL and MariaDB; all are pure."""
 
     renamed_from = staticmethod(ddl_parser.find_previous_name)
     follow = staticmethod(ddl_effects.follow_statements)
@@ -39,7 +39,7 @@ class MySqlDialect:
     merge = staticmethod(ddl_effects.merge_schemas)
 
     def column(self, description: ColumnDescription, statement: str) -> Column:
-        """Uses the statement too: the event does not say which columns are computed."""
+        """The column; the statement is read too, because only it shows computed columns."""
         name, length, scale = description.name, description.length, description.scale
         nullable = description.nullable
         if description.notation is Notation.PLAIN and statement:
@@ -68,14 +68,14 @@ class MySqlDialect:
         return ddl_effects.leaves_values(parse_statement(statement))
 
     def database_dropped(self, statement: str) -> str | None:
-        """Case matters: a name in another case may be another database."""
+        """The database that the statement drops, in its case; None if it drops none."""
         if "drop" not in statement.casefold():
             return None
         said = parse_statement(statement)
         return said.database if isinstance(said, DatabaseDropped) else None
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
-        """Adds what only a statement says: which columns are computed, and some sizes."""
+        """Add details that only an earlier statement has: computed columns, and some sizes."""
         new = _sized(mysql_columns(known), new)
         computed = {(c.name, c.shape) for c in mysql_columns(known) if c.generated}
         kept = (
@@ -94,7 +94,7 @@ class MySqlDialect:
         return _own(column).kind in _INTEGERS
 
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
-        """Digits; a BIGINT UNSIGNED may also arrive as base64 (mode ``precise``)."""
+        """The digits; a BIGINT UNSIGNED may also arrive as base64 (mode ``precise``)."""
         own = _own(column)
         plain = own.notation is not Notation.CONNECT
         if plain or number < 0 or not (own.kind == "BIGINT" and own.unsigned):
@@ -102,7 +102,7 @@ class MySqlDialect:
         return (str(to_wire_text(own, str(number))), str(number))
 
     def reads(self, column: Column, text: str) -> bool:
-        """In any notation: the server does not say which one the collector uses."""
+        """Whether *text* is valid in any notation; the server does not know the collector's."""
         wire = pa.array([text], pa.string())
         notations = (replace(_own(column), notation=one) for one in Notation)
         return any(values.decode_values(one, wire).null_count == 0 for one in notations)
@@ -122,7 +122,7 @@ class MySqlDialect:
         return values.find_altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
-        """Null also for a computed column, whose old values are not reported."""
+        """The constant default; null also for a computed column, whose old values are unknown."""
         own = _own(column)
         if own.generated or own.default is None:
             return pa.scalar(None, arrow_type(own))
@@ -133,7 +133,7 @@ class MySqlDialect:
 
 
 def _sized(known: Sequence[MySqlColumn], new: TableSchema) -> TableSchema:
-    """*new* with sizes that its statement did not repeat."""
+    """*new* with the sizes and NULLs of *known* that its statement did not repeat."""
     before = {column.name: column for column in known}
     made = []
     for column in mysql_columns(new):

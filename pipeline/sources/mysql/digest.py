@@ -2,13 +2,13 @@
 
 The session's time zone is UTC.
 
-* ZEROFILL pads what the server prints, so such a column is added to 0.
-* CHAR has no blanks at its end in the log, and is trimmed: a server may print them. BINARY has
-  zeros at its end, which the log does not have; they are stripped on each side.
+* ZEROFILL pads the number that the server prints, so 0 is added to such a column.
+* A server may print trailing blanks of CHAR, which the log does not have, so they are trimmed.
+  BINARY has trailing zeros, which the log does not have; they are stripped on both sides.
 * A date with a day or month of 0, or a 30th of February, does not exist in a lake. Collectors send
-  NULL for it, or 1970-01-01 where the column is NOT NULL, which it may not have been always. So
-  these three are one text.
-* The collector converts other character sets than Unicode, ASCII and latin1 by tables of its own.
+  NULL for it, or 1970-01-01 if the column is NOT NULL, which may have changed. So the invalid
+  date, NULL and 1970-01-01 have the same text.
+* The collector converts character sets other than Unicode, ASCII and latin1 by its own tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ from pipeline.sources.mysql.types import (
 
 UNIX_DAY = 719_528  # TO_DAYS('1970-01-01')
 UNIX_SECOND = UNIX_DAY * 86_400
-UNDEFINED_BYTES = ("0x81", "0x8D", "0x8F", "0x90", "0x9D")  # in latin1
+UNDEFINED_BYTES = ("0x81", "0x8D", "0x8F", "0x90", "0x9D")  # bytes that latin1 does not define
 FORMS = {
     **dict.fromkeys((*WHOLE, "BIGINT", "TIME"), Form.INTEGER),
     "DECIMAL": Form.DECIMAL,
@@ -46,7 +46,7 @@ FORMS = {
     "BINARY": Form.PADDED,
 }
 CHARSETS = ("", "utf8mb4", "utf8mb3", "utf8", "ascii", "latin1", "ucs2", "utf16", "utf32")
-"""Empty: the log does not say it."""
+"""Character sets that are compared; empty: the log does not name it."""
 NO_FORM = {
     **dict.fromkeys(("FLOAT", "DOUBLE"), NO_FLOATS),
     "JSON": "the collector spells JSON otherwise than the server",
@@ -56,7 +56,7 @@ NO_FORM = {
 
 
 def value_form(column: MySqlColumn) -> Form | str:
-    """The form of its values, or why they are not compared."""
+    """The form of the column's values, or the reason why they are not compared."""
     if (why := _find_reason(column)) is not None:
         return why
     if column.kind == "BIT":
@@ -82,7 +82,7 @@ def _find_reason(column: MySqlColumn) -> str | None:
 
 
 def digest_sql(columns: Sequence[MySqlColumn], quoted: Callable[[str], str]) -> str:
-    """The digest of a row as an unsigned integer of 64 bits; *columns* have forms."""
+    """SQL of the digest of a row, an unsigned 64-bit integer; all *columns* must have a form."""
     texts = ", ".join(_text_sql(column, quoted(column.name)) for column in columns)
     return f"CAST(CONV(LEFT(MD5(CONCAT_WS('|', {texts})), {HEX_DIGITS}), 16, 10) AS UNSIGNED)"
 
@@ -118,7 +118,10 @@ def _value_sql(column: MySqlColumn, name: str, form: Form | str) -> str:
 
 
 def _proven(name: str, value: str) -> str:
-    """*value* from ``FIRST_DATE`` until ``END_DATE``; as NULL if it is 0 or does not exist."""
+    """SQL of *value* within ``FIRST_DATE`` and ``END_DATE``; an invalid date or 0 is like NULL.
+
+    Outside of these dates it is ``UNPROVEN``.
+    """
     inside = f"{name} >= '{FIRST_DATE}' AND {name} < '{END_DATE}'"
     exists = f"DAYOFMONTH({name}) < 29 OR DAYOFMONTH({name}) <= DAYOFMONTH(LAST_DAY({name}))"
     found = f"IF({inside}, IF({exists}, NULLIF({value}, 0), NULL), '{UNPROVEN}')"

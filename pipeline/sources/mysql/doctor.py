@@ -1,7 +1,7 @@
 """Reports settings, grants and tables of a MySQL server that prevent a complete mirror.
 
-Rules only; the input comes from `facts`. `findings` is what the doctor prints. `hazards` is
-what the running service uses: settings that drop, rewrite or delay changes of any table.
+Rules only; the input comes from `facts`. The doctor prints `collect_findings`. The running service
+uses `collect_hazards`: settings that drop, rewrite or delay changes of any table.
 
 Cannot detect: sessions that set `sql_log_bin` or `binlog_format` for themselves.
 """
@@ -48,10 +48,10 @@ HEARTBEAT_RIGHTS = ("SELECT", "INSERT", "UPDATE")
 def check_grants(
     facts: ServerFacts, where: str, heartbeat: str, *, present: bool, tables: Iterable[str]
 ) -> list[Finding]:
-    """Findings for rights that are missing.
+    """Findings on missing grants.
 
-    *present*: the heartbeat's table is there.  *tables* are the captured ones that can be named,
-    ``database.table``; a server hides those that its user may not see.
+    *present*: the heartbeat table exists.  *tables* are the names (``database.table``) of captured
+    tables that are known; a server hides tables that its user may not see.
     """
     grants = [grant for line in facts.grants if (grant := parse_grant(line))]
     user = _user(facts.grants)
@@ -60,7 +60,7 @@ def check_grants(
         what = f"{user} may not read the position of the log"
         fix = f"GRANT REPLICATION CLIENT ON *.* TO {user}"
         found.append(Finding(REFUSE, "grant_log", where, what, fix))
-    listed = facts.mariadb or facts.version < (8, 0)  # there, everybody may list them
+    listed = facts.mariadb or facts.version < (8, 0)  # there, every user may list them
     if not listed and not is_granted(grants, "XA_RECOVER_ADMIN", "", "*"):
         what = f"{user} may not list prepared XA transactions, so no table can be backfilled"
         what += " (bootstrap, repair, replay)"
@@ -217,7 +217,7 @@ DEMANDS = (
 
 
 ASKED = (*(one.name for one in DEMANDS if one.effect is not Effect.NONE), *RELAYING)
-"""Variables that `hazards` goes by."""
+"""Variables that `collect_hazards` needs."""
 
 
 def collect_hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
@@ -234,7 +234,7 @@ def collect_hazards(facts: ServerFacts, where: str) -> tuple[Finding, ...]:
 def check_settings(
     facts: ServerFacts, where: str, databases: Iterable[str], scope: ExaminationScope
 ) -> list[Finding]:
-    """Rule on the settings of a server whose *databases* are captured."""
+    """Findings on the settings of a server; *databases* are the captured ones."""
     return [
         *find_unmet(DEMANDS, facts.variables, where, remedy=REMEDY),
         *_check_filters(facts.unlogged, where, sorted(set(databases))),
@@ -259,7 +259,7 @@ def _check_filters(unlogged: Sequence[str], where: str, databases: Sequence[str]
 
 
 def _filter_finding(line: str, where: str) -> Finding:
-    """The finding for all tables of the databases that the log leaves out."""
+    """The finding for all tables of the databases that the log omits."""
     name, _, value = line.partition("=")
     listed = "|".join(re.escape(database.strip()) for database in value.split(","))
     shards = rf"(?!(?:{listed})\.).+" if name == "binlog_do_db" else rf"(?:{listed})\..+"
@@ -271,7 +271,7 @@ def _filter_finding(line: str, where: str) -> Finding:
 
 
 def _check_replica(facts: ServerFacts, where: str) -> list[Finding]:
-    """A heartbeat that is written here does not cover what is not replicated yet."""
+    """Warn if the server is a replica: its heartbeats do not cover changes not replicated yet."""
     if facts.replica is False:
         return []
     if facts.replica is None:
@@ -304,7 +304,7 @@ def _check_relaying(facts: ServerFacts, where: str) -> list[Finding]:
     setting = f"{name}=OFF"
     what = f"{setting}: {certain}, replicated changes are not in its log"
     fix = f"{name}=ON in the server's option file, and a restart"
-    effect = Effect.DROPS if facts.replica else Effect.DELAYS  # until it is known
+    effect = Effect.DROPS if facts.replica else Effect.DELAYS  # while it is unknown
     severity = REFUSE if facts.replica else WARN
     return [Finding(severity, name, where, what, fix, effect, setting=setting)]
 
@@ -321,7 +321,7 @@ def _check_retention(facts: ServerFacts, where: str, outage: timedelta) -> list[
     return [Finding(WARN, "log_retention", where, what, fix)]
 
 
-LONGEST = {  # bytes that a value may have
+LONGEST = {  # largest size of a value in bytes
     **dict.fromkeys(("MEDIUMTEXT", "MEDIUMBLOB"), 2**24),
     **dict.fromkeys(("LONGTEXT", "LONGBLOB", "JSON"), 2**32),
 }
@@ -336,10 +336,10 @@ def check_tables(
     topic_keys: bool = False,
     largest: int | None = None,
 ) -> list[Finding]:
-    """Rule on all shards; equal findings of the shards of one table become one.
+    """Findings on all shards; equal findings of the shards of one table become one.
 
-    *fold* returns None for a shard that the config ignores.  *topic_keys*: the connector names
-    keys of its own.  *largest*: size in bytes of the largest record that gets through.
+    *fold* returns None for a shard that the config ignores.  *topic_keys*: the connector sets its
+    own keys.  *largest* is the size in bytes of the largest record that the connector can send.
     """
 
     def rules(shard: ShardFacts, into: FoldedTable) -> Iterator[TableFinding]:
@@ -354,7 +354,7 @@ def check_tables(
 
 
 def allows_zero_dates(server: ServerFacts) -> bool:
-    """Whether ``0000-00-00`` may get in: NO_ZERO_DATE refuses it only together with strictness."""
+    """Whether ``0000-00-00`` is allowed: NO_ZERO_DATE rejects it only in strict mode."""
     modes = set(server.variables.get("sql_mode", "").upper().split(","))
     if "TRADITIONAL" in modes:
         return False
@@ -368,7 +368,7 @@ def _key(shard: ShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Tabl
 
 
 def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[TableFinding]:
-    """The connector sends the primary key as a row's key, unless configured otherwise."""
+    """Report a *key* other than the primary key, which the connector sends by default."""
     sent = shard.unique[0] if shard.primary else ()
     if set(sent) == set(key):
         return []
@@ -409,7 +409,7 @@ def _columns(shard: ShardFacts, server: ServerFacts) -> list[TableFinding]:
 
 
 def _too_large(shard: ShardFacts, server: ServerFacts, largest: int | None) -> list[TableFinding]:
-    """One row that is too large stops the connector, and so the whole source."""
+    """Report columns whose values may exceed *largest*: one such row stops the whole source."""
     if largest is None:
         return []
     packet = server.variables.get("max_allowed_packet", "")
@@ -453,9 +453,9 @@ def collect_findings(
     *,
     heartbeat: bool,
 ) -> tuple[Finding, ...]:
-    """Rule on its settings, then rights, then *shards*, those that are captured.
+    """Findings on settings, then grants, then the captured *shards*.
 
-    *heartbeat*: the heartbeat's table is there.
+    *heartbeat*: the heartbeat table exists.
     """
     where = f"source:{settings.name}"
     tables = {shard.shard.name for shard in shards}

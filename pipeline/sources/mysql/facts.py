@@ -22,13 +22,13 @@ from pipeline.sources.source import SourceDescription
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """A server's settings and what its user may do.
+    """A server's settings, and the grants of its user.
 
-    ``variables`` have small names; one that the server does not know is absent.  ``grants`` are
-    the lines of SHOW GRANTS, roles spelled out.  ``unlogged`` names the databases that its log
-    leaves out or is confined to.  Facts that the user may not read are empty, ``replica`` is
-    unknown (None).  ``ahead``: how far its clock is before ours, as far as asking took no time;
-    else nothing.
+    ``variables`` have lower-case names; variables that the server does not have are absent.
+    ``grants`` are the lines of SHOW GRANTS with roles expanded.  ``unlogged`` are filters of the
+    log, ``binlog_do_db=...`` or ``binlog_ignore_db=...``.  Facts that the user may not read are
+    empty; ``replica`` is None then.  ``ahead`` is how far the server's clock is ahead of ours
+    (negative: behind), without the part that the duration of the query may explain.
     """
 
     version: tuple[int, int]
@@ -41,7 +41,7 @@ class ServerFacts:
 
 
 def read_server_facts(session: Session) -> ServerFacts:
-    """Ask for the settings.
+    """Read all facts of a server.
 
     Raises:
         UnreachableError: if it does not answer.
@@ -80,7 +80,7 @@ def table_exists(session: Session, table: str) -> bool:
 
 
 def _grants(session: Session) -> list[str]:
-    """Roles are granted by lines without ON; USING spells out what they allow."""
+    """The lines of SHOW GRANTS; roles, granted by lines without ON, are expanded by USING."""
     lines = [str(next(iter(row.values()))) for row in session.ask("SHOW GRANTS")]
     roles = [line.removeprefix("GRANT ").rpartition(" TO ")[0] for line in lines if _role(line)]
     if session.mariadb or not roles:
@@ -106,7 +106,7 @@ def _unlogged(session: Session) -> list[str]:
 
 
 def _replica(session: Session) -> bool | None:
-    if session.mariadb:  # SHOW SLAVE STATUS is only about the connection without a name
+    if session.mariadb:  # SHOW SLAVE STATUS shows only the unnamed connection
         rows = _allowed(session, "SHOW ALL SLAVES STATUS")
     else:
         word = "REPLICA" if session.version >= (8, 4) else "SLAVE"
@@ -115,7 +115,7 @@ def _replica(session: Session) -> bool | None:
 
 
 def _ahead(session: Session) -> timedelta:
-    """The difference that the duration of the query cannot explain."""
+    """How far the server's clock is ahead, without what the duration of the query may explain."""
     asked = datetime.now(UTC)
     (row,) = session.ask("SELECT UTC_TIMESTAMP(6) AS server_time")
     server_time: datetime = row["server_time"].replace(tzinfo=UTC)
@@ -124,7 +124,7 @@ def _ahead(session: Session) -> timedelta:
 
 
 def _allowed(session: Session, statement: str) -> list[Row] | None:
-    """The rows; None if the user may not ask. Missing rights are reported elsewhere."""
+    """The rows of *statement*; None if the user may not run it, which `doctor` reports."""
     try:
         return session.ask(statement)
     except ConfigError:
@@ -138,7 +138,7 @@ DATED = ("DATE", "DATETIME", "TIMESTAMP")
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """A foreign key by which a change of *parent* changes rows of the table that declares it."""
+    """A foreign key by which changes of ``parent`` change rows of the table that declares it."""
 
     name: str
     parent: str
@@ -149,9 +149,9 @@ class Cascade:
 class ShardFacts:
     """A table as its server describes it.
 
-    ``unique`` are the sets of columns that name one row, the primary key first; ``primary`` says
-    whether there is one.  ``rows`` is the engine's own estimate; None where it has none.
-    ``dated`` are columns of dates or times for `SourceDescription.dated`.
+    ``unique`` are the sets of columns that identify a row, the primary key first; ``primary`` is
+    whether there is one.  ``rows`` is the engine's estimate, None without one.  ``dated`` are the
+    columns for `SourceDescription.dated`.
     """
 
     shard: Shard
@@ -167,7 +167,7 @@ class ShardFacts:
 def read_shard_facts(
     session: Session, source: str, wanted: Callable[[str], bool]
 ) -> tuple[ShardFacts, ...]:
-    """Describe every table whose ``database.table`` is *wanted*, sorted; a view is no table."""
+    """Describe every table (not views) whose ``database.table`` is *wanted*, sorted."""
     tables = session.ask(
         "SELECT table_schema AS d, table_name AS t, engine AS e, table_rows AS n"
         " FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
@@ -197,9 +197,9 @@ def read_shard_facts(
 
 
 def _described(session: Session, database: str) -> tuple[Mapping[str, list[Row]], ...]:
-    """Columns, indexes and acting foreign keys of one database, each by table.
+    """Columns, indexes and cascading foreign keys of one database, each by table.
 
-    Of an index that is not unique only the first column.
+    Indexes that are not unique have only their first column.
     """
     used = "'YES'"
     if session.mariadb and session.version >= (10, 6):
@@ -256,7 +256,7 @@ def _unique(indexes: Iterable[Row]) -> list[tuple[str, ...]]:
 
 
 def _dated(columns: Iterable[Row], indexes: Iterable[Row]) -> list[str]:
-    """As `SourceDescription.dated`; an index that the optimizer ignores finds nothing."""
+    """The columns for `SourceDescription.dated`; an index that the optimizer ignores is no use."""
     first = {
         row["column_name"]
         for row in indexes
@@ -285,7 +285,7 @@ NAME = r"`((?:[^`]|``)*)`"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Privileges on a database pattern of LIKE and a table; ``%`` and ``*`` for all of them."""
+    """Privileges on databases that match a LIKE pattern (``%``: all) and a table (``*``: all)."""
 
     privileges: frozenset[str]
     database: str
@@ -293,19 +293,19 @@ class Grant:
     revoked: bool = False
 
     def covers(self, privilege: str, database: str, table: str) -> bool:
-        """Whether it is about *privilege* on the table."""
+        """Whether it grants or revokes *privilege* on the table."""
         named = privilege in self.privileges or "ALL PRIVILEGES" in self.privileges
         return named and self.table in ("*", table) and _like(self.database, database)
 
 
 def is_granted(grants: Sequence[Grant], privilege: str, database: str, table: str) -> bool:
-    """Whether the grants, less what was revoked, allow *privilege* on the table."""
+    """Whether a grant allows *privilege* on the table, and no revoke takes it away."""
     covering = [grant for grant in grants if grant.covers(privilege, database, table)]
     return any(not g.revoked for g in covering) and not any(g.revoked for g in covering)
 
 
 def parse_grant(line: str) -> Grant | None:
-    """One line of SHOW GRANTS; None for a role, a proxy, or rights on single columns only."""
+    """Parse a line of SHOW GRANTS; None for a role, a proxy, or rights on single columns only."""
     match = LINE.fullmatch(line)
     if not match:
         return None
@@ -322,23 +322,23 @@ def parse_grant(line: str) -> Grant | None:
 
 
 def _like(pattern: str, name: str) -> bool:
-    r"""Whether a grant's database pattern, with ``%``, ``_`` and ``\_``, means *name*."""
+    r"""Whether a grant's database pattern, with ``%``, ``_`` and ``\_``, matches *name*."""
     tokens = re.findall(r"\\.|.", pattern, re.DOTALL)
     wild = {"%": ".*", "_": "."}
     said = "".join(wild.get(token, re.escape(token[-1])) for token in tokens)
     return re.fullmatch(said, name, re.DOTALL) is not None
 
 
-LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs it
+LOGGED = (9, 6)  # since this version MySQL's SQL layer executes foreign keys, and logs changes
 
 
 def describe_source(
     server: ServerFacts, shards: Sequence[ShardFacts], asked: Collection[str]
 ) -> SourceDescription:
-    """Describe the shards *asked*.
+    """Describe the source, and the shards *asked*.
 
-    A server hides tables that its user may not see, so an absent shard may exist.  A shard that
-    the user would see was dropped.
+    A server hides tables that its user may not see, so an absent shard may exist: it is ``hidden``.
+    An absent shard that the user may read was dropped.
     """
     grants = [grant for line in server.grants if (grant := parse_grant(line))]
     shown = {facts.shard.name for facts in shards}
@@ -361,19 +361,19 @@ def _readable(grants: Sequence[Grant], name: str) -> bool:
 
 
 def describe_cascades(shard: ShardFacts) -> str:
-    """Name the foreign keys; the log omits their changes even if the parent is captured."""
+    """Name the foreign keys whose changes the log omits, even if the parent is captured."""
     rules = sorted(f"{one.parent} {one.rule} ({one.name})" for one in shard.cascades)
     return f"rows changed by foreign keys are not in the log: {'; '.join(rules)}"
 
 
 def has_unlogged_cascades(server: ServerFacts) -> bool:
-    """Whether rows that foreign keys change are missing in the log."""
+    """Whether the log omits rows that foreign keys change."""
     native = server.variables.get("innodb_native_foreign_keys", "OFF").upper() == "ON"
     return server.mariadb or server.version < LOGGED or native
 
 
 def read_log_retention(variables: Mapping[str, str]) -> timedelta | None:
-    """How long a server retains its binary log, by its variables; None without end."""
+    """How long a server retains its binary log, by its variables; None if without end."""
     if variables.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
         return None
     seconds = int(variables.get("binlog_expire_logs_seconds", 0))

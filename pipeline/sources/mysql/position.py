@@ -1,8 +1,9 @@
 """Compares binary log positions and GTID sets, and decides whether a server may be read.
 
-Text of a position: `7/1234`, then a blank and the GTID set if there is one. The set is what a
-server has executed, or what a collector has finished. After a failover the last position of a
-collector may still be of the old server; its larger offset says nothing about the new one.
+Text of a position: `7/1234`, then a blank and the GTID set if there is one. The set contains the
+transactions that a server has executed or a collector has finished. After a failover the last
+position of a collector may still be of the old server; its larger offset says nothing about the
+new one.
 
 GTID sets are compared by content, never by text: servers print one set in several ways. A
 tagged GTID (MySQL 8.3 and later) counts under a name of its own, `uuid:tag`. A MariaDB GTID
@@ -11,9 +12,9 @@ offset.
 
 Reading behind a fence: the server of the fence may be read once the heartbeat after it is
 committed. With `binlog_order_commits`, everything logged before that is committed by then.
-Measured: where commits wait, a reader of the log end and then the rows misses transactions that
-are logged but not yet visible. A replica must have executed all transactions that had ended by
-that time; its position in its own log says nothing.
+Measured: if commits wait, reading the log end and then the rows misses transactions that are
+logged but not yet visible. A replica must have executed all transactions that had ended by that
+time; its position in its own log says nothing.
 
 XA: rows are logged and sent at XA PREPARE and become visible at XA COMMIT, which logs no row
 (measured on MySQL 8.0.15, Debezium 3.5). A read waits until the transactions prepared before
@@ -47,19 +48,19 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class GtidSet:
-    """Transactions by name of their origin: disjoint closed spans, ascending, as far as possible.
+    """Transactions by name of their origin, as disjoint closed spans, ascending and merged.
 
-    Build it with `parse` or `of`; both bring it into that one form, so equal sets are equal.
+    Build it with `parse` or `of`; both produce this canonical form, so that equal sets are equal.
     """
 
     spans: tuple[tuple[str, tuple[Span, ...]], ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``uuid:1-5:7,uuid2:tag:1``, with any white space; an empty text is the empty set.
+        """Parse ``uuid:1-5:7,uuid2:tag:1``, with any white space; an empty text is the empty set.
 
         Raises:
-            FormatError: if it is something else, such as a MariaDB position.
+            FormatError: the text is no GTID set, for example a MariaDB position.
         """
         squeezed = "".join(text.split()).lower()
         if MARIADB.fullmatch(squeezed):
@@ -69,7 +70,7 @@ class GtidSet:
 
     @classmethod
     def of(cls, spans: Iterable[tuple[str, Span]]) -> Self:
-        """Build the set of all these spans, which may touch and overlap."""
+        """Build the set of all *spans*, which may touch and overlap."""
         by_name = groupby(sorted(spans), key=itemgetter(0))
         return cls(tuple((name, _merged(span for _, span in group)) for name, group in by_name))
 
@@ -83,12 +84,12 @@ class GtidSet:
         )
 
     def __or__(self, other: "GtidSet") -> "GtidSet":
-        """Union."""
+        """Return the union."""
         both = (*self.spans, *other.spans)
         return GtidSet.of((name, span) for name, spans in both for span in spans)
 
     def __str__(self) -> str:
-        """MySQL's text, in one canonical form; a tag is written with its uuid each time."""
+        """Return MySQL's text in a canonical form: a tag is always written with its uuid."""
         return ",".join(
             f"{name}:{':'.join(_text(span) for span in spans)}" for name, spans in self.spans
         )
@@ -108,7 +109,7 @@ def _spans(part: str) -> Iterable[tuple[str, Span]]:
     for word in rest:
         interval = INTERVAL.fullmatch(word)
         if interval is None and TAG.fullmatch(word):
-            name = f"{uuid}:{word}"  # it holds for the intervals up to the next tag
+            name = f"{uuid}:{word}"  # a tag applies to the intervals up to the next tag
             continue
         first, last = (int(interval[1]), int(interval[2] or interval[1])) if interval else (0, 0)
         if not 1 <= first <= last <= HIGHEST:
@@ -118,7 +119,7 @@ def _spans(part: str) -> Iterable[tuple[str, Span]]:
 
 
 def _merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Ascending spans, joined where they touch: without that, containment would miss a span."""
+    """Merge ascending spans that touch or overlap; `contains` requires that."""
     merged: list[Span] = []
     for first, last in spans:
         if merged and first <= merged[-1][1] + 1:
@@ -136,29 +137,29 @@ KIND = "mysql"
 
 
 def binlog_position(log: int, pos: int, executed: str = "") -> Position:
-    """Offset *pos* of the log file of that number; *executed* is a GTID set, empty without."""
+    """The position at offset *pos* of log file number *log*; *executed* is a GTID set or empty."""
     return Position(KIND, f"{log}/{pos} {''.join(executed.split())}".rstrip())
 
 
 def executed_gtids(position: Position) -> str:
-    """Its GTID set; empty without."""
+    """The GTID set of a position; empty without one."""
     return _read(position.words)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class MySqlPositions:
-    """MariaDB's own GTIDs are no sets, so there it is file and offset alone."""
+    """Position rules of MySQL; MariaDB's GTIDs are no sets, so it has only file and offset."""
 
     def locate(self, position: Position) -> tuple[int, int]:
         return _read(position.words)[0]
 
     def has_reached(self, passed: Position, wanted: Position) -> bool:
-        """By place, and by GTIDs where both have them."""
+        """Compare file and offset, and also GTIDs if both positions have them."""
         (at, done), (there, needed) = _read(passed.words), _read(wanted.words)
         return at >= there and _holds(done, needed)
 
     def explain_reset(self, known: Position, now: Position) -> str | None:
-        """An earlier place, or transactions that it no longer has."""
+        """Explain an earlier file and offset, or missing transactions; None without a reset."""
         (at, had), (there, has) = _read(known.words), _read(now.words)
         if there < at:
             return f"log went back from {_place(at)} to {_place(there)}"
@@ -167,10 +168,10 @@ class MySqlPositions:
         return None
 
     def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
-        """Only GTIDs show that another server has what the old one was last seen to have.
+        """Explain why another server may lack the end of the old log; None if it has it by GTIDs.
 
         Redelivered changes are recognised.  After a reset of one server's log nothing is compared.
-        Cannot detect: transactions of the old server after it was seen last.
+        Cannot detect: transactions of the old server after its last head was read.
         """
         if known.identity == now.identity:
             return None
@@ -184,7 +185,7 @@ class MySqlPositions:
         return None
 
     def explain_overrun(self, said: Position, end: Position) -> str | None:
-        """A later place, or transactions that it has not executed."""
+        """Explain a position *said* above *end*, or with transactions not executed by then."""
         (at, done), (there, has) = _read(said.words), _read(end.words)
         if at > there:
             return f"{_place(at)} is above the head {_place(there)} that was read after it"
@@ -197,14 +198,14 @@ class MySqlPositions:
         return None
 
     def names_transactions(self, position: Position) -> bool:
-        """Whether it has GTIDs."""
+        """Whether the position has GTIDs."""
         try:
             return bool(GtidSet.parse(_read(position.words)[1]).spans)
         except FormatError:
             return False
 
     def may_contain(self, position: Position, transaction: str) -> bool:
-        """By GTIDs; true if either has none."""
+        """Whether the position's GTIDs include *transaction*; true if either has no GTIDs."""
         executed = _read(position.words)[1]
         try:
             return not executed or contains_gtids(executed, transaction)
@@ -212,16 +213,16 @@ class MySqlPositions:
             return True
 
     def compares_replicas(self, position: Position) -> bool:
-        """With GTIDs: without them, a position is a place in the log of one server.
+        """True with GTIDs: without them, a position belongs to the log of one server.
 
-        `SHOW REPLICA STATUS` has a place in the log of the source (`Exec_Source_Log_Pos`).  The
-        applier sets it before it commits (`do_apply_event` of the XID event), and it remains
-        where `RESET` began that log again.
+        `SHOW REPLICA STATUS` has a position in the source's log (`Exec_Source_Log_Pos`).  It is not
+        used: the applier sets it before it commits (`do_apply_event` of the XID event), and it
+        does not change when `RESET` starts that log again.
         """
         return self.names_transactions(position)
 
     def explain_behind(self, source: Head, replica: Head) -> str | None:
-        """GTIDs of *source* that *replica* has not executed."""
+        """Explain that *replica* has not executed all GTIDs of *source*; None if it has."""
         if self.explain_missing_log(source, replica, None) is None:
             return None
         return "it has not executed all that the source had"
@@ -230,7 +231,7 @@ class MySqlPositions:
 POSITIONS: PositionRules = MySqlPositions()
 
 
-@lru_cache(maxsize=4096)  # the same fences are asked about for every table
+@lru_cache(maxsize=4096)  # the same fences are compared for every table
 def _read(words: str) -> tuple[tuple[int, int], str]:
     place, _, executed = words.partition(" ")
     log, _, pos = place.partition("/")
@@ -239,7 +240,7 @@ def _read(words: str) -> tuple[tuple[int, int], str]:
 
 @lru_cache(maxsize=4096)
 def _holds(executed: str, needed: str) -> bool:
-    """Whether a GTID set holds another; where either is unknown, it has no say."""
+    """Whether the GTID set *executed* contains *needed*; true if either is empty or no set."""
     if not executed or not needed:
         return True
     try:
@@ -257,18 +258,18 @@ SHOWN = 3
 
 
 def encode_xa_names(prepared: Set[str]) -> str:
-    """Names of XA transactions, in the words of a fence; empty without any."""
+    """Names of XA transactions as the text ``awaited`` of a fence; empty without any."""
     return json.dumps(sorted(prepared)) if prepared else ""
 
 
 def find_open_xa(fence: ReadFence, prepared: Set[str]) -> tuple[str, ...]:
-    """Those that the fence waits for and that are still among the *prepared*."""
+    """Names of the XA transactions that the fence waits for and that are still *prepared*."""
     names = json.loads(fence.awaited) if fence.awaited else []
     return tuple(name for name in names if name in prepared)
 
 
 def describe_open_xa(names: tuple[str, ...], patience: timedelta) -> str:
-    """Which XA transactions a read waits for, and how to end them."""
+    """A message with the XA transactions that a read waits for, and how to end them."""
     several = f"{len(names)} XA transaction{'s' if len(names) > 1 else ''}"
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return (
@@ -278,7 +279,7 @@ def describe_open_xa(names: tuple[str, ...], patience: timedelta) -> str:
 
 
 def explain_behind_fence(fence: ReadFence, server: Head) -> str | None:
-    """What the fence needs and *server* has not executed; None if nothing."""
+    """Why *server* may lack transactions that the fence needs; None if it has them all."""
     if server.identity == fence.head.identity:
         return None
     needed, has = executed_gtids(fence.needed), executed_gtids(server.position)

@@ -2,14 +2,14 @@
 
 * Keys: a key of the change log becomes a condition on the server. A text is accepted only as
   the log writes it. Another spelling would match at the source but not in the mirror. A key
-  text that means every nonexistent date is rejected.
-* Plain notation: integers, floats, texts and bytes have one spelling. Only the collector knows
-  how it writes a decimal, date or label, so a table with such a column is rejected by name. A
-  JSON column that only the events have is null in backfilled rows. Events without one come from
-  another collector, whose spelling is not known, so their table is rejected.
+  text that may mean any nonexistent date is rejected.
+* Plain notation: integers, floats, texts and bytes have one spelling. The collector's spelling of
+  decimals, dates and labels is unknown, so a table with such a column is rejected. A JSON column
+  that only the events have is null in backfilled rows. Events without such a column come from
+  another collector, whose spelling is unknown, so their table is rejected.
 * Server texts: ENUM is the number of its label; SET and BIT are numbers of bits. Bytes are ISO
   8859-1 text, and BINARY has no trailing zeros. Other values are the server's text. `values`
-  reads this notation back.
+  decodes this notation.
 """
 
 import base64
@@ -42,13 +42,13 @@ from pipeline.sources.row_reader import (
 )
 
 WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
-ALIKE: Mapping[str, frozenset[str]] = {  # as rows tell it -> as the table has it
+ALIKE: Mapping[str, frozenset[str]] = {  # type in events -> types in the table
     "TINYINT": frozenset({"TINYINT"}),
     "INT": frozenset(WHOLE_NUMBERS[:-1]),
     "BIGINT": frozenset(WHOLE_NUMBERS),
     "DOUBLE": frozenset({"DOUBLE"}),
     "LONGTEXT": frozenset(TEXTS),
-    "LONGBLOB": frozenset({*BYTES} - {"BINARY"}),  # its zeros at the end are not in the log
+    "LONGBLOB": frozenset({*BYTES} - {"BINARY"}),  # the log lacks trailing zeros of BINARY
 }
 BESIDE = "JSON"
 OTHERS = "its rows would have other texts than those of its collector"
@@ -57,10 +57,12 @@ OTHERS = "its rows would have other texts than those of its collector"
 def encode_plain_rows(
     shard: str, described: Sequence[Column], there: Sequence[Column], values: Sequence[pa.Array]
 ) -> pa.StringArray:
-    """Rows as events of the described columns have them; *values* are of the existing columns.
+    """Encode rows as events do, with the columns *described*.
+
+    *there* are the existing columns, *values* their values.
 
     Raises:
-        ConfigError: how the collector writes one of them is unknown.
+        ConfigError: the collector's spelling of a column is unknown.
     """
     if not any(one.kind == BESIDE and one.name not in {c.name for c in there} for one in described):
         raise ConfigError(f"{shard}: {OTHERS}")
@@ -87,7 +89,7 @@ def _written(
 
 
 def to_server_texts(column: Column, raw: pa.Array) -> WireTexts:
-    """How the values of *column*, strings or binary, are sent."""
+    """Encode the values of *column*, strings or binary, as server texts."""
     tell = _TELLING.get(column.kind)
     if tell is None:
         return WireTexts(raw.cast(pa.string()), quoted=True)
@@ -105,7 +107,7 @@ def _letters(column: Column, value: Raw) -> str:
 
 
 def _number(column: Column, value: Raw) -> str:
-    """The number of a label, from 1 on; 0 is the server's value for an invalid label."""
+    """The number of a label, from 1; 0 is the server's value for an invalid label."""
     labels = [decode_label(one) for one in column.values]
     text = _text(value)
     return str(labels.index(text) + 1) if text in labels else "0"
@@ -138,10 +140,10 @@ UNREADABLE = (ValueError, TypeError, InvalidOperation, OverflowError, binascii.E
 
 
 def match_keys(shard: str, columns: Sequence[Column], keys: Sequence[str]) -> SqlCondition:
-    """Rows under one of *keys*, each the JSON array of the texts of *columns*.
+    """A condition for the rows with one of *keys*, each the JSON array of the texts of *columns*.
 
     Raises:
-        ConfigError: one of them is no key of the shard.
+        ConfigError: one of *keys* is no key of the shard.
     """
     equal = " AND ".join(f"{quote_name(column.name)} = %s" for column in columns)
     rows = [_row(shard, columns, key) for key in keys]
@@ -168,7 +170,7 @@ def _value(shard: str, column: Column, text: str) -> Value:
 
 
 def _meant(column: Column, text: str) -> tuple[Value, Raw]:
-    """The value, and how the server writes it."""
+    """The value that *text* means, and the server's text of it."""
     kind = column.kind
     if kind == "BIGINT" and column.unsigned:
         number = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
@@ -188,7 +190,7 @@ def _meant(column: Column, text: str) -> tuple[Value, Raw]:
 
 
 def _moment(column: Column, text: str) -> str:
-    """A day, or a time of a day, as the server writes it."""
+    """The server's text of a DATE, DATETIME or TIMESTAMP."""
     if column.kind == "TIMESTAMP":
         return text.removesuffix("Z").replace("T", " ")
     if column.kind not in ("DATE", "DATETIME"):

@@ -1,15 +1,14 @@
 """Reads the rows of a MySQL server behind a fence, along the key and without locks.
 
-Each SELECT is one consistent read of its own, within the limits. If a replica is read, the read
-waits until the replica has executed what the fence needs.
+Each SELECT is a separate consistent read, within the limits. If a replica is read, the read waits
+until the replica has executed what the fence needs.
 
-The server compares by its own collations, so a key is sent as a text and returned as a value
-with the same meaning there. A bound that names only the first columns of a key covers all keys
-that begin with them. ENUM, SET and BIT are ordered by their numbers. Rows cannot be read along
-a key column of type FLOAT, DOUBLE, JSON or geometry.
+The server compares by its own collations, so a key is read as text and sent back as a value that
+means the same there. A bound with only the first columns of a key covers all keys that begin
+with them. ENUM, SET and BIT are ordered by their numbers. Rows cannot be read along a key column
+of type FLOAT, DOUBLE, JSON or geometry.
 
-The columns are those at the time of the read. The caller must account for statements between
-two reads.
+The columns are those at the time of the read. The caller must account for DDL between two reads.
 """
 
 import time
@@ -61,13 +60,13 @@ UNORDERED = ("FLOAT", "DOUBLE", "JSON", *GEOMETRIES)
 
 @dataclass(frozen=True, slots=True)
 class MySqlKey:
-    """The columns of a key, in its order, and how the server is asked about them."""
+    """The columns of a key, in its order, and SQL conditions on them."""
 
     columns: tuple[MySqlColumn, ...]
 
     @classmethod
     def of(cls, shard: str, columns: Sequence[MySqlColumn], key: Sequence[str]) -> "MySqlKey":
-        """Those of *key* among the shard's.
+        """The columns of *key*, found among the shard's *columns*.
 
         Raises:
             ConfigError: rows cannot be read along the key; names the shard and the reason.
@@ -102,7 +101,7 @@ class MySqlKey:
         return match_keys(shard, self.columns, keys)
 
     def _beyond(self, key: KeyTexts, sign: str, last: str) -> SqlCondition:
-        """One alternative for each column, and for indexes a condition on the first alone."""
+        """One alternative per column, and a condition on the first column so an index is used."""
         values = self._values(key)
         asked = self.wanted[: len(values)]
         parts, arguments = [], list[Value]()
@@ -138,10 +137,10 @@ POLL = timedelta(milliseconds=100)
 
 @dataclass(eq=False)
 class MySqlRowReader(SqlRowReader):
-    """Rows of one server; fences are its own, rows a replica's where ``read_from`` names one.
+    """Reads fences from the source's server, and rows from it or from the replica ``read_from``.
 
-    ``patience`` is how long a replica may take to come past a fence, ``xa_patience`` how long XA
-    transactions that were prepared before it may stay open.
+    ``patience`` is the time limit for a replica to reach a fence; ``xa_patience`` the time limit
+    for XA transactions that were prepared before it.
     """
 
     notations: ClassVar[frozenset[Notation]] = frozenset(Notation)
@@ -154,7 +153,7 @@ class MySqlRowReader(SqlRowReader):
     read_from: MySqlSource = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Name the servers; each is dialled when it is first asked."""
+        """Prepare the servers; each connects at its first query."""
         limits = self.own_limits
         self.server = MySqlSource(self.settings, limits=limits)
         self.read_from = self.server
@@ -165,17 +164,17 @@ class MySqlRowReader(SqlRowReader):
         return self.server.shards(".*")
 
     def describe(self, shard: Shard) -> TableDescription | None:
-        """Columns come with the rows if values are the server's texts, else by statements.
+        """The description to send with rows of server texts; None in other notations.
 
-        The columns of the key are in the order of the table.
+        In those, DDL describes the columns.  Key columns are in the order of the table.
         """
         return self._table(shard, self.server) if self.notation is Notation.TEXTS else None
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
-        """Note the log's end, then commit a heartbeat: what is logged before it is then committed.
+        """Read the end of the log, then commit a heartbeat: all logged before it is then committed.
 
-        The transactions that had ended are read after it: those at the end of the log may be
-        logged, and not counted yet.
+        The executed GTIDs are read after the heartbeat, because transactions at the end of the log
+        may be logged and not counted yet.
         """
         if not self.server.commits_in_order:
             msg = f"{self.where}: the server commits in another order than it logs"
@@ -204,10 +203,9 @@ class MySqlRowReader(SqlRowReader):
         return encode(first, ids).texts
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
-        """Rows along the key; the server is the fence's, or proven to be as far, before and after.
+        """Read rows along the key; before and after, the server must have reached the fence.
 
-        Its tables' columns are those of the moment: who reads must know of statements that came
-        between two reads.
+        The columns are those at the time of the read: callers must account for DDL between reads.
         """
         self._await(fence)
         columns = self._columns(asked.shard)
@@ -228,7 +226,7 @@ class MySqlRowReader(SqlRowReader):
     def _plain_rows(
         self, asked: RowsAsked, columns: Sequence[MySqlColumn], found: pa.RecordBatch
     ) -> pa.StringArray:
-        """Rows in the columns that events describe: only these say how they are written."""
+        """Encode rows with the columns that events describe, which determine the spelling."""
         if asked.declared is None:
             msg = f"the columns of {asked.shard} are unknown: no event of it has landed yet"
             raise ProofError(msg)
@@ -253,9 +251,10 @@ class MySqlRowReader(SqlRowReader):
         self.refuse_lagging()
 
     def _prepared(self) -> frozenset[str]:
-        """XA transactions that may have been prepared below the fence and are not ended.
+        """XA transactions that may have been prepared before the fence and have not ended.
 
-        One is listed a moment after it is logged, so where any were prepared there are two looks.
+        A transaction is listed a moment after it is logged.  So if the server uses XA, the list is
+        read twice.
         """
         prepared = self.server.prepared_xa()
         if not self.server.xa_prepares:
@@ -293,7 +292,7 @@ class MySqlRowReader(SqlRowReader):
 
 
 def _expression(column: MySqlColumn) -> str:
-    """An expression that returns the whole value: the server prints a FLOAT in six digits."""
+    """An expression for the exact value: the server prints only six digits of a FLOAT."""
     name = quote_name(column.name)
     return f"{name} + 0e0" if column.kind == "FLOAT" else name
 

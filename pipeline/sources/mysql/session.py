@@ -1,13 +1,13 @@
 """Runs statements on one pinned MySQL connection, one at a time, within the limits.
 
 The server enforces a time limit on each SELECT, and the client on each answer. Counts, sums and
-row reads are refused while too many threads run on the server. A failed connection is dropped
+row reads are rejected while too many threads run on the server. A failed connection is dropped
 and never reused: the next use connects again, so no answer can belong to an earlier statement.
 
 Result rows are parsed by column, not by value. A packet is 3 bytes of length, 1 byte of
 sequence and the payload. The payload of a row is its values, each preceded by its length (MySQL
 manual, "Protocol::ResultsetRow", "Protocol::LengthEncodedInteger"). All packets of one answer
-are held in memory.
+are kept in memory.
 
 The heartbeat table has one row per source and is created once.
 """
@@ -34,17 +34,17 @@ from pipeline.tls import client_context
 
 Places = npt.NDArray[np.int64]
 HEAD = 4  # bytes before a payload
-LONGEST = 2**24 - 1  # bytes of a payload; one of so many goes on in the next packet
-ENDS, ERROR = 0xFE, 0xFF  # how the payload of the last packet begins
-BRIEF = 9  # bytes that no last packet has, and every row that begins so
+LONGEST = 2**24 - 1  # bytes of a payload; a row with this size continues in the next packet
+ENDS, ERROR = 0xFE, 0xFF  # first bytes of the payload of the last packet
+BRIEF = 9  # the last packet has fewer bytes; a row that begins with ENDS has at least so many
 NULL = 0xFB
-WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # first byte of a length -> how many bytes of it follow
+WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # first byte of a length -> number of further bytes
 _length = Struct("<I").unpack_from
 
 
 @dataclass(eq=False)
 class TextRows:
-    """All packets of an answer's rows, as they come.
+    """Collects the packets of an answer's rows.
 
     ``ended`` is true after the last packet; ``error`` is its payload if it reports an error.
     """
@@ -58,11 +58,11 @@ class TextRows:
 
     @property
     def size(self) -> int:
-        """Bytes that have come."""
+        """Number of bytes received."""
         return len(self._bytes)
 
     def take(self, data: bytes) -> None:
-        """Take what was received next, however it was cut."""
+        """Add received *data*, which may end inside a packet."""
         held, at, add = self._bytes, self._at, self._starts.append
         held += data
         there = len(held)
@@ -70,7 +70,7 @@ class TextRows:
             length = _length(held, at)[0] & LONGEST
             if at + HEAD + length > there:
                 break
-            if self._goes_on:  # the row's own bytes, without a head between them
+            if self._goes_on:  # remove the head inside the row's bytes
                 del held[at : at + HEAD]
                 at, there = at - HEAD, there - HEAD
             elif held[at + HEAD] >= ENDS and self._is_last(at + HEAD, length):
@@ -82,10 +82,10 @@ class TextRows:
         self._at = at
 
     def columns(self, texts: Sequence[bool]) -> pa.RecordBatch:
-        """The rows, columns named by their places: strings where *texts* says so, else binary.
+        """The rows; columns are named by position, strings where *texts* is true, else binary.
 
         Raises:
-            pa.ArrowInvalid: what should be a text is no UTF-8.
+            pa.ArrowInvalid: a string is not UTF-8.
         """
         count, width = len(self._starts), len(texts)
         bounds = np.zeros((count, width, 2), np.int64)
@@ -117,7 +117,7 @@ class TextRows:
 def _values(
     data: npt.NDArray[np.uint8], at: Places
 ) -> tuple[Places, Places, npt.NDArray[np.bool_]]:
-    """Starts and lengths of the values whose length prefix is *at*, and which are NULL."""
+    """Starts and lengths of the values whose length prefixes are at *at*, and which are NULL."""
     first = data[at]
     lengths, starts, null = first.astype(np.int64), at + 1, first == NULL
     lengths[null] = 0
@@ -131,7 +131,7 @@ def _values(
 
 
 def _between(data: bytearray, bounds: Places) -> pa.BinaryArray:
-    """Every stretch of *data* between two of *bounds*, values and what is between them."""
+    """The parts of *data* between consecutive *bounds*: values, and the bytes between them."""
     ends = np.append(bounds, bounds[-1:] if len(bounds) else 0).astype(np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
     return pa.BinaryArray.from_buffers(pa.binary(), len(bounds), buffers)
@@ -144,20 +144,20 @@ REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
 ABSENT = {1049, 1054, 1146}
 CR_AUTH_PLUGIN = 2059
 LISTLESS = 1401  # XA RECOVER of a user without XA_RECOVER_ADMIN
-CLEAR_TEXT = ("mysql_clear_password", "dialog", "mysql_old_password")  # the password, or nearly so
-LOST = 2013  # while a statement ran
-RECEIVED = 2**20  # bytes at once
-MOST = 2**30  # bytes of an answer, all of which are held
-MEANINGLESS = {1292, 1367, 1525}  # a text that is no day, time or number where one is asked for
+CLEAR_TEXT = ("mysql_clear_password", "dialog", "mysql_old_password")  # they reveal the password
+LOST = 2013  # the connection was lost while a statement ran
+RECEIVED = 2**20  # bytes read at once
+MOST = 2**30  # bytes of an answer, which is kept in memory
+MEANINGLESS = {1292, 1367, 1525}  # a text is not a valid date, time or number
 
 
 class DeniedListError(ConfigError):
-    """The user may not list prepared XA transactions; the server's error names no right."""
+    """The user may not list prepared XA transactions; the server's error names no privilege."""
 
 
 @dataclass(eq=False)
 class Session(SqlSession):
-    """A connection to one server, by its address: behind a balancer it would be two servers."""
+    """One connection to one server, not to a load balancer, which may connect to other servers."""
 
     driver_error: ClassVar[type[Exception]] = pymysql.Error
     settings: SourceSettings
@@ -166,29 +166,34 @@ class Session(SqlSession):
     _connection: Any = field(default=None, repr=False)
 
     def ask(self, statement: str, *arguments: object) -> list[Row]:
-        """A literal ``%`` in *statement* is written twice; column names are in lower case."""
+        """Run a statement; return its rows with column names in lower case.
+
+        A literal ``%`` in *statement* is written twice.
+        """
         with self.opened() as connection:
             cursor = connection.cursor()
             cursor.execute(statement, arguments)
             return [{name.lower(): value for name, value in row.items()} for row in cursor]
 
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
-        """Run one statement; its rows as the server wrote them, columns named by their places.
+        """Run one statement; return its rows as the server wrote them, columns named by position.
 
-        Texts are strings, what is binary is that.
-
-        Raises what ``ask`` raises.
+        Texts are strings; binary values are binary.  Raises what ``ask`` raises.
         """
         with self.opened() as connection:
             cursor = connection.cursor(SSCursor)
             cursor.execute(statement, arguments)
             answer = cursor._result
-            answer.unbuffered_active = False  # or it would read on by itself when it is let go
+            answer.unbuffered_active = False  # otherwise it would read the rest when deleted
             texts = [encoding is not None for encoding, _ in answer.converters]
             return self._received(connection).columns(texts)
 
     def _received(self, connection: Any) -> TextRows:
-        """All rows of the answer that has begun: PyMySQL would make an object of each value."""
+        """Receive all rows of the current answer, without PyMySQL's object for each value.
+
+        Raises:
+            SlowError: the answer is larger than `MOST`.
+        """
         found = TextRows()
         while not found.ended:
             if not (data := connection._rfile.read1(RECEIVED)):
@@ -207,7 +212,7 @@ class Session(SqlSession):
 
     @contextmanager
     def bounded(self) -> Iterator[Ask]:
-        """Like ``exclusive``; the server disconnects and releases all locks if we are silent.
+        """Like ``exclusive``, but the server ends the session if we send nothing, and frees locks.
 
         A process that hangs, or has lost its network, would otherwise lock rows for hours and
         block every ALTER of a table that it has read.
@@ -238,14 +243,14 @@ class Session(SqlSession):
             return _mariadb(connection)
 
     def disconnect(self, connection: Any) -> None:
-        connection._force_close()  # close() would talk to a server that may be gone
+        connection._force_close()  # close() would send to a server that may be down
 
     def connect(self) -> Any:
         connection: Any = pymysql.connect(
             host=self.settings.host,
             port=self.settings.port,
             user=self.settings.user,
-            password=self.settings.password.encode(errors="surrogateescape"),  # not as Latin-1
+            password=self.settings.password.encode(errors="surrogateescape"),  # not Latin-1
             charset="utf8mb4",
             autocommit=True,
             cursorclass=DictCursor,
@@ -292,13 +297,13 @@ class Session(SqlSession):
 
 
 class RefusedPlugin:
-    """Answers a server that asks for the password itself over a connection without TLS."""
+    """Rejects a server that requests the clear password over a connection without TLS."""
 
     def __init__(self, connection: Any) -> None:
-        """PyMySQL makes one for each *connection*."""
+        """Do nothing; PyMySQL makes one for each *connection*."""
 
     def authenticate(self, packet: Any) -> Any:
-        """Send nothing.  Raises OperationalError."""
+        """Send nothing and raise OperationalError."""
         said = (
             "the server requests the password in clear text; set tls: true, or use another plugin"
         )
@@ -311,7 +316,7 @@ def quote_name(name: str) -> str:
 
 
 def quote_for_display(name: str) -> str:
-    """*name* as an identifier in a statement for people."""
+    """*name* as an identifier in a statement that is shown to people."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -320,10 +325,10 @@ def _mariadb(connection: Any) -> bool:
 
 
 def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
-    """Create the table *heartbeat*, ``database.table``, unless it is there.
+    """Create the table *heartbeat*, ``database.table``, unless it exists.
 
     Raises:
-        ConfigError: the user may not create it; names the statements to run as another user.
+        ConfigError: the user may not create it; the message has the statements to run.
     """
     database, _, table = heartbeat.partition(".")
     if ask(
@@ -341,7 +346,7 @@ def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
 
 
 def heartbeat_ddl(heartbeat: str) -> tuple[str, str]:
-    """Statements for people that create the table *heartbeat*, ``database.table``."""
+    """The statements that create the table *heartbeat*, ``database.table``."""
     database, _, table = heartbeat.partition(".")
     return (
         f"CREATE DATABASE IF NOT EXISTS {quote_for_display(database)}",

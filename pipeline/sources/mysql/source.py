@@ -1,11 +1,11 @@
 """Queries a MySQL or MariaDB server for its contents, its log head and heartbeats.
 
-Counts and sums of one call come from one snapshot, within the limits of the source. The
-estimate of the optimizer is checked before any row is counted. Calls of one source wait for
-each other, so build one source for the heartbeat and another for the probes.
+Counts and sums of one call are from one snapshot, within the limits of the source. The estimate
+of the optimizer is checked before any row is counted. Calls of one source wait for each other,
+so build one source for the heartbeat and another for the probes.
 
-A row whose DATE or DATETIME has a day or month of 0 is in no time range: no mirror has it.
-Cannot detect: rows written with `sql_log_bin=0`, which are in the table but in no log.
+A row whose DATE or DATETIME has a day or month of 0 is in no time range, because no mirror has
+that date. Cannot detect: rows written with `sql_log_bin=0`, which are in the table but in no log.
 """
 
 import re
@@ -69,10 +69,10 @@ DATED = frozenset({"DATE", "DATETIME"})
 def aggregate_sql(
     columns: Sequence[MySqlColumn], shard: Shard, column: str, fields: Sequence[AggregatedColumn]
 ) -> str:
-    """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
+    """A SELECT with two placeholders for times; ``n`` is the rows, ``s0``, ``s1``, ... the sums.
 
     Raises:
-        ProofError: there is no such column, or it is of another kind.
+        ProofError: a column does not exist, or has an unsuitable type.
     """
     known = KINDS.known(columns, shard, column, fields)
     sums = ""
@@ -85,7 +85,7 @@ def aggregate_sql(
     table = f"{quote_name(shard.database)}.{quote_name(shard.relation)}"
     time = quote_name(column)
     where = f"{time} >= %s AND {time} < %s"
-    if known[column].kind in DATED:  # 2026-03-00 lies between two days, and is none in any mirror
+    if known[column].kind in DATED:  # 2026-03-00 is between two days, and no mirror has it
         where += f" AND DAYOFMONTH({time}) > 0 AND MONTH({time}) > 0"
     return f"SELECT COUNT(*) AS n{sums} FROM {table} WHERE {where}"  # noqa: S608
 
@@ -95,10 +95,10 @@ OWN = ("information_schema", "mysql", "performance_schema", "sys")
 
 @dataclass(eq=False)
 class MySqlSource(SqlSource):
-    """One database server; ``name`` is that of its settings.
+    """One database server.
 
-    ``read_from`` is the ``host:port`` of a replica for backfills and probes, of MySQL with GTIDs:
-    without them backfills are refused, and probes ask the source. MariaDB refuses the setting.
+    ``read_from`` is the ``host:port`` of a MySQL replica for backfills and probes.  It needs GTIDs:
+    without them backfills are rejected, and probes query the source.  MariaDB rejects the setting.
     """
 
     dialect: ClassVar[Dialect] = MYSQL
@@ -110,10 +110,10 @@ class MySqlSource(SqlSource):
     _session: Session = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Name the server; it is dialled when it is first asked.
+        """Prepare the session, which connects at its first query.
 
         Raises:
-            ConfigError: ``read_from`` is invalid, or the server is a MariaDB by its ``kind``.
+            ConfigError: ``read_from`` is invalid, or set for a source of kind ``mariadb``.
         """
         if read_replica(self.settings) is not None and self.settings.kind == "mariadb":
             msg = "options.read_from: cannot be used with MariaDB, whose GTIDs are not compared"
@@ -135,7 +135,7 @@ class MySqlSource(SqlSource):
         return aggregate_sql(columns, shard, column, fields)
 
     def to_argument(self, moment: Moment) -> Moment:
-        """In UTC, without a zone."""
+        """Convert a time to UTC without a zone."""
         if isinstance(moment, datetime) and moment.tzinfo is not None:
             return moment.astimezone(UTC).replace(tzinfo=None)
         return moment
@@ -146,15 +146,15 @@ class MySqlSource(SqlSource):
     def refuse_large(
         self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool
     ) -> None:
-        """The optimizer reads the index only; its rows are those that are read anyway."""
+        """Reject a statement by the optimizer's estimate of rows; EXPLAIN reads no rows itself."""
         plan = ask(f"EXPLAIN {statement}", *arguments)
         self.limits.refuse_rows(max(int(step.get("rows") or 0) for step in plan), shard.name)
 
     def head(self) -> Head:
-        """Identity and end of the log of the server that answers.
+        """Identity of the server that answers, and the end of its log.
 
         Raises:
-            ConfigError: it writes no binary log, or the user may not read its position.
+            ConfigError: it writes no binary log, or the user may not read the log's position.
         """
         with self._session.exclusive() as ask:
             renamed = not self._session.mariadb and self._session.version >= (8, 4)
@@ -171,10 +171,10 @@ class MySqlSource(SqlSource):
         create_heartbeat_table(self._session.ask, self.settings.heartbeat, self.name)
 
     def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
-        """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
+        """Commit the next heartbeat number, at least *at_least*, with our time *at*.
 
-        The number is that of the row plus one, so a lost answer leaves no hole.  The server's time
-        is returned with it: in UTC, of the start of that statement.
+        The number is the stored one plus one, so a lost answer leaves no hole.  It is returned with
+        the server's time (UTC) at the start of the statement that reads it.
         """
         utc = at.astimezone(UTC).replace(tzinfo=None)
         with name_heartbeat_lock(self.settings.heartbeat), self._session.bounded() as ask:
@@ -212,7 +212,7 @@ class MySqlSource(SqlSource):
         return tuple(read_column(row) for row in found)
 
     def column_types(self, shard: Shard) -> tuple[tuple[str, str], ...]:
-        """Names and types as SHOW COLUMNS spells them, in order; empty if it is not there."""
+        """Names and types of columns as in SHOW COLUMNS, in order; empty for an unknown table."""
         found = self._session.ask(
             "SELECT column_name AS n, column_type AS t FROM information_schema.columns"
             " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
@@ -229,21 +229,22 @@ class MySqlSource(SqlSource):
         return tuple(str(row["c"]) for row in found)
 
     def sends(self) -> CaptureScope:
-        """All tables; settings may keep changes out of the log, or delay replication."""
+        """All tables, with hazards: settings may keep changes out of the log, or delay them."""
         facts = read_log_facts(self._session, ASKED)
         return CaptureScope(lambda _: True, hazards=collect_hazards(facts, f"source:{self.name}"))
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
-        """The load limit does not apply: on a busy server no table would ever become ready.
+        """Describe the source and *shards*, without the load limit.
 
-        The statements are few, rare, on the data dictionary, and each has a time limit.
+        With that limit, no table of a busy server would ever become ready.  The statements are few
+        and rare, read the data dictionary only, and each has a time limit.
         """
         server = read_server_facts(self._session)
         found = read_shard_facts(self._session, self.name, shards.__contains__)
         return describe_source(server, found, shards)
 
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
-        """Rule on its settings, its user's rights, and the tables that are captured."""
+        """Findings on settings, grants of the user, and captured tables."""
         server = read_server_facts(self._session)
         shards = read_shard_facts(
             self._session, self.name, lambda name: scope.captured(ShardId.read(name))
@@ -253,18 +254,18 @@ class MySqlSource(SqlSource):
 
     @property
     def mariadb(self) -> bool:
-        """Whether it is a MariaDB."""
+        """Whether the server is MariaDB."""
         return self._session.mariadb
 
     @property
     def commits_in_order(self) -> bool:
         """Whether transactions are committed in the order in which they are logged."""
         if self._session.mariadb:
-            return True  # it has no other way
+            return True  # MariaDB always does
         return bool(int(self._session.ask("SELECT @@GLOBAL.binlog_order_commits AS o")[0]["o"]))
 
     def prepared_xa(self) -> frozenset[str]:
-        """XA transactions that are prepared and not ended, each as XA COMMIT takes its name.
+        """Names of XA transactions that are prepared and not ended, in the syntax of XA COMMIT.
 
         Raises:
             ConfigError: the user may not list them.
@@ -280,12 +281,12 @@ class MySqlSource(SqlSource):
 
     @property
     def xa_prepares(self) -> int:
-        """XA PREPARE statements since the server was started."""
+        """Number of XA PREPARE statements since the server was started."""
         (row,) = self._session.ask("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
         return int(row["value"])
 
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
-        """Rows of one statement in one consistent read, as the server wrote them.
+        """Rows of one statement, from one consistent read, as the server wrote them.
 
         Raises:
             UnreachableError: ``loaded``, ``slow`` or ``down``.
@@ -301,7 +302,7 @@ class MySqlSource(SqlSource):
 
 
 def _xid(row: Row, *, sql: bool) -> str:
-    """The name of a row of XA RECOVER: global and branch part in hexadecimal digits, and format."""
+    """The name in a row of XA RECOVER: global part, branch part (both hexadecimal), and format."""
     data, size = str(row["data"]), 2 * int(row["gtrid_length"])
     if sql:
         return data

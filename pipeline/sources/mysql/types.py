@@ -1,13 +1,13 @@
 """Describes MySQL columns, their Spark types, and the labels of ENUM and SET.
 
-The type map is fixed: a change of it breaks existing mirrors.
+The type map is fixed: changing it breaks existing mirrors.
 
 Measured on Debezium 3.5: a snapshot sends the label of an ENUM or SET. The log sends the text
 between the quotes of the declaration: escapes and trailing blanks remain, and a comma has a
-backslash before it. A schema event has the labels as the statement wrote them, too. A label
-that is ambiguous under both spellings becomes null.
+backslash before it. A schema event also has the labels as the statement wrote them. A text that
+may mean two labels becomes null.
 
-In a quoted text the server drops a backslash, except before `%` and `_`, where both remain.
+In a quoted text the server removes a backslash, except before `%` and `_`, where both remain.
 """
 
 import re
@@ -40,13 +40,13 @@ DIALECT = {
     "CHAR BYTE": "BINARY",
     "GEOMETRYCOLLECTION": "GEOMCOLLECTION",
 }
-ATTRIBUTES = ("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY")  # of a number, of a text
-COMPUTED = ("VIRTUAL", "STORED", "PERSISTENT")  # how the server begins to describe such a column
-LONGEST_FLOAT = 24  # FLOAT(25) and more are a DOUBLE
-DIGITS = 10  # of a DECIMAL that names none
+ATTRIBUTES = ("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY")  # words after the name of a type
+COMPUTED = ("VIRTUAL", "STORED", "PERSISTENT")  # `extra` of a computed column begins so
+LONGEST_FLOAT = 24  # FLOAT(25) and higher are DOUBLE
+DIGITS = 10  # default precision of DECIMAL
 
 
-@lru_cache(maxsize=1_000)  # a service that starts asks for those of each schema change ever landed
+@lru_cache(maxsize=1_000)  # at its start, the service reads every schema change that has landed
 def _plain_kind(described: str) -> str:
     words = described.upper().split()
     plain = " ".join(words[:1] + [word for word in words[1:] if word not in ATTRIBUTES])
@@ -55,15 +55,15 @@ def _plain_kind(described: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MySqlColumn:
-    """A column as a schema event describes it.
+    """A column as a schema event or the server describes it.
 
-    ``type`` is MySQL's name in capitals (``BIGINT UNSIGNED``); ``length`` is the precision of a
-    DECIMAL, the fraction's digits of a DATETIME, TIMESTAMP or TIME, the display width of an
-    integer (which means nothing).  ``default`` is the text of the schema change, None for none;
-    ``has_default`` is true as well when the default is NULL.  ``generated`` columns, and those
-    with a computed default, held no constant when they were added.  ``values`` are ENUM's, SET's;
-    ``notation`` is that of the values in rows.  Only the server says the ``charset``, and which
-    columns are ``computed`` from others.
+    ``type`` is MySQL's name in capitals (``BIGINT UNSIGNED``).  ``length`` is the precision of a
+    DECIMAL, the digits of the fraction of a DATETIME, TIMESTAMP or TIME, or the display width of an
+    integer, which has no meaning.  ``default`` is the default's text in the schema event, None
+    without one; ``has_default`` is also true if the default is NULL.  ``generated`` is true for
+    computed columns and computed defaults: old rows have no constant in them.  ``values`` are the
+    labels of ENUM and SET; ``notation`` is that of the values in rows.  Only the server reports
+    ``charset``, and which columns are ``computed`` from others.
     """
 
     name: str
@@ -88,24 +88,24 @@ class MySqlColumn:
 
     @property
     def kind(self) -> str:
-        """The type's one name, without sign: INT for INTEGER, TINYINT for BOOL."""
+        """The canonical name of the type, without sign: INT for INTEGER, TINYINT for BOOL."""
         kind = _plain_kind(self.type)
         wide = kind == "FLOAT" and self.scale is None and (self.length or 0) > LONGEST_FLOAT
         return "DOUBLE" if wide else kind
 
     @property
     def unsigned(self) -> bool:
-        """Whether only numbers from 0 on fit."""
+        """Whether negative numbers do not fit."""
         return bool({"UNSIGNED", "ZEROFILL", "SERIAL"} & set(self.type.upper().split()))
 
     @property
     def digits(self) -> int:
-        """Precision of a DECIMAL."""
+        """Precision of a DECIMAL in digits."""
         return self.length or DIGITS
 
     @property
     def fraction(self) -> int:
-        """Digits after the point: of a DECIMAL, or of a time's seconds."""
+        """Digits after the point of a DECIMAL, or of the seconds of a time."""
         return (self.scale if self.kind == "DECIMAL" else self.length) or 0
 
     @property
@@ -115,7 +115,7 @@ class MySqlColumn:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """All of the type that decides which values fit, so that equal shapes hold the same."""
+        """The parts of the type that decide which values fit; equal shapes fit the same values."""
         if self.kind in ("ENUM", "SET"):
             return (self.kind, self.values)
         if self.kind == "DECIMAL":
@@ -127,7 +127,7 @@ class MySqlColumn:
         return (self.kind, self.unsigned)
 
     def __str__(self) -> str:
-        """Render the type as MySQL would: ``DECIMAL(10,2) UNSIGNED``."""
+        """Format the type as MySQL does: ``DECIMAL(10,2) UNSIGNED``."""
         kind, *rest = self.shape
         sign = " UNSIGNED" if self.unsigned else ""
         if self.kind in ("ENUM", "SET"):
@@ -137,15 +137,15 @@ class MySqlColumn:
 
 
 def mysql_columns(schema: TableSchema) -> tuple[MySqlColumn, ...]:
-    """The columns of a schema that is MySQL's."""
+    """The columns of *schema*, which must be MySQL's."""
     return cast("tuple[MySqlColumn, ...]", schema.columns)
 
 
 def read_column(row: Mapping[str, Any]) -> MySqlColumn:
-    """Read a *row* of information_schema.columns; its keys are in lower case.
+    """Build the column of a *row* of information_schema.columns, whose keys are in lower case.
 
-    A type may end in a comment (``datetime /* mariadb-5.3 */``).  Text that cannot be written
-    in utf8mb3 (labels, defaults) has ``?`` in it.
+    A type may end in a comment (``datetime /* mariadb-5.3 */``).  In labels and defaults, ``?``
+    may replace a character outside utf8mb3.
     """
     kind = re.sub(r"\(.*\)|/\*.*\*/", "", row["column_type"], flags=re.DOTALL).upper()
     sizes = ("numeric_precision", "character_maximum_length", "datetime_precision")
@@ -200,9 +200,9 @@ def lake_type(column: MySqlColumn) -> str:
 
 
 def why_unverifiable(column: MySqlColumn, *, zero_dates: bool = False) -> str | None:
-    """Why source and mirror cannot be compared in *column*; None if they can.
+    """Why *column* of source and mirror cannot be compared; None if it can.
 
-    *zero_dates*: the server's ``sql_mode`` lets ``0000-00-00`` in (no ``NO_ZERO_DATE``).
+    *zero_dates*: the server's ``sql_mode`` allows ``0000-00-00`` (no ``NO_ZERO_DATE``).
     """
     kind = column.kind
     if kind in GEOMETRIES:
@@ -220,9 +220,9 @@ def why_unverifiable(column: MySqlColumn, *, zero_dates: bool = False) -> str | 
 
 
 def is_rounded(column: MySqlColumn) -> bool:
-    """Whether a snapshot gets less than *column* holds: the server prints a FLOAT in six digits.
+    """Whether a snapshot rounds *column*: the server prints six digits of a FLOAT.
 
-    One with a number of decimals, FLOAT(10,2), is printed with all of them.
+    FLOAT(10,2), with a number of decimals, is printed with all of them.
     """
     return column.kind == "FLOAT" and column.scale is None
 
@@ -232,12 +232,12 @@ KEPT = ("%", "_")
 
 
 def unquote_text(text: str) -> str:
-    """The text itself, of one with escapes and doubled quotes."""
+    """Resolve escapes and doubled quotes in *text*."""
     return re.sub(r"''|\\(.)", _unescape_match, text, flags=re.DOTALL)
 
 
 def unescape_text(text: str) -> str:
-    """The text itself, of one with escapes whose doubled quotes are undone already."""
+    """Resolve escapes in *text*, whose doubled quotes are already resolved."""
     return re.sub(r"\\(.)", _unescape_match, text, flags=re.DOTALL)
 
 
@@ -250,8 +250,8 @@ def _unescape_match(found: re.Match[str]) -> str:
 def decode_labels(column: MySqlColumn, texts: pa.StringArray) -> pa.StringArray:
     """The labels that *texts* mean; null if ambiguous.
 
-    A text that is no label but holds no escape stays: the empty text of a value that was none,
-    labels the server itself cannot write.
+    A text that is not a label and has no backslash stays as it is.  Such texts are the empty text
+    of an invalid value, and labels that the server cannot report.
     """
     if not column.values:
         return texts
@@ -266,19 +266,19 @@ def decode_labels(column: MySqlColumn, texts: pa.StringArray) -> pa.StringArray:
 
 
 def has_one_spelling(column: MySqlColumn) -> bool:
-    """Whether a snapshot and the log send each label as one text."""
+    """Whether a snapshot and the log send each label as the same text."""
     if column.kind not in ("ENUM", "SET"):
         return True
     return all(value == decode_label(value) and "," not in value for value in column.values)
 
 
 def decode_label(literal: str) -> str:
-    """The label a server makes of the text between the quotes; blanks at its end are dropped."""
+    """The label that the server makes of the text between the quotes, without trailing blanks."""
     return unescape_text(literal).rstrip(" ")
 
 
 def _members(text: str, declared: frozenset[str]) -> str | None:
-    """All labels of a SET; no server lets a comma into one of them."""
+    """The labels of a SET value, which contain no comma; None if one is ambiguous."""
     found = [_label(part, declared) for part in text.split(",")]
     return None if None in found else ",".join(part for part in found if part is not None)
 

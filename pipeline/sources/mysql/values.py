@@ -1,15 +1,15 @@
 """Converts MySQL values between the wire texts of collectors, server results and Arrow types.
 
 From the wire: a value that does not fit becomes null; nothing is rounded, truncated or guessed.
-The connector must send DECIMAL as text, BIGINT UNSIGNED precisely and times as adaptive
-microseconds. In other modes the same numbers mean something else.
+The connector must send DECIMAL as text, BIGINT UNSIGNED with mode ``precise`` and times as
+adaptive microseconds. In other modes the same numbers have other meanings.
 
 Other notations: collectors other than Connect send the texts of the server's log, and numbers
 for labels. They are converted to what Connect would send. A value that does not fit becomes
 null, so its table is held.
 
 To the wire: a value of a query result becomes the text that the collector writes for it, so a
-backfilled row and a logged row have one key. ENUM and SET become labels, and JSON keeps the
+backfilled row and a logged row have the same key. ENUM and SET become labels, and JSON keeps the
 server's spelling, both as in a snapshot. A FLOAT must be selected as a double, or the server
 rounds it.
 """
@@ -53,9 +53,9 @@ from pipeline.sources.row_reader import WireTexts
 Raw = str | bytes | None
 MICROS = 1_000_000
 MILLIS = 3  # fractions up to this many digits are sent as milliseconds
-YEAR_ZERO = 1900  # how the log's year 0000 is sent; no other year is sent as 1900
-POINT_AT = 9  # bytes before a point's x in its WKB: byte order and type
-NATURAL, SIGN = 9, 0x80  # bytes of a BIGINT UNSIGNED as it is sent, and what marks one below 0
+YEAR_ZERO = 1900  # the log's year 0000 is sent as 1900, and no other year is
+POINT_AT = 9  # bytes before a point's x: reference system, byte order and type
+NATURAL, SIGN = 9, 0x80  # most bytes of a sent BIGINT UNSIGNED; sign bit of the first byte
 LETTERS = np.frombuffer(f"{ascii_uppercase}{ascii_lowercase}{digits}+/".encode(), np.uint8)
 SECONDS = len("2026-01-01 00:00:00")
 
@@ -64,7 +64,7 @@ Encoder = Callable[[Column, pa.Array], pa.StringArray]
 
 
 def to_wire_texts(column: Column, raw: pa.Array) -> WireTexts:
-    """How the values of *column*, strings or binary, are sent."""
+    """Encode the values of *column*, strings or binary, as the collector sends them."""
     kind = column.kind
     if kind == "BIGINT" and column.unsigned:
         return WireTexts(_naturals(column, raw), quoted=True)
@@ -75,13 +75,13 @@ def to_wire_texts(column: Column, raw: pa.Array) -> WireTexts:
 
 
 def to_wire_text(column: Column, raw: Raw) -> str | None:
-    """How one value is sent."""
+    """Encode one value as the collector sends it."""
     encoded: str | None = to_wire_texts(column, pa.array([raw])).texts[0].as_py()
     return encoded
 
 
 def encode_missing_date(column: Column) -> str | None:
-    """What is sent for a date or time that does not exist; None for NULL."""
+    """The text that is sent for a date or time that does not exist; None if NULL is sent."""
     if column.nullable:
         return None
     return "1970-01-01T00:00:00Z" if column.kind == "TIMESTAMP" else "0"
@@ -90,12 +90,12 @@ def encode_missing_date(column: Column) -> str | None:
 def _plain(_: Column, raw: pa.Array) -> pa.StringArray:
     try:
         return raw.cast(pa.string())
-    except pa.ArrowInvalid:  # bytes that are no UTF-8
+    except pa.ArrowInvalid:  # bytes that are not UTF-8
         return _each(lambda value: _octets(value).decode("utf-8", "replace"))(_, raw)
 
 
 def _each(encode: Callable[[str | bytes], str | None]) -> Encoder:
-    """Value by value: for rare types, and for those that cost more than the loop."""
+    """An encoder that loops over values, for types that are rare or costly to encode anyway."""
     return lambda _, raw: pa.array(
         [None if value is None else encode(value) for value in raw.to_pylist()], pa.string()
     )
@@ -114,13 +114,13 @@ def _decimals(column: Column, raw: pa.Array) -> pa.StringArray:
 
 
 def _natural(value: str | bytes) -> str:
-    """Base64 of the big-endian bytes of a signed number, as few as it needs."""
+    """Base64 of the big-endian bytes of a signed number, with as few bytes as possible."""
     number = int(value)
     return _base64(number.to_bytes(number.bit_length() // 8 + 1, "big"))
 
 
 def _naturals(column: Column, raw: pa.Array) -> pa.StringArray:
-    """As `_natural`, for all values at once: 64 bits, and a byte in front for the sign."""
+    """Like `_natural` for all values at once: 8 bytes, and a byte before them for the sign."""
     try:
         numbers = pc.fill_null(_plain(column, raw).cast(pa.uint64()), 0).to_numpy()
     except pa.ArrowInvalid:
@@ -128,7 +128,7 @@ def _naturals(column: Column, raw: pa.Array) -> pa.StringArray:
     octets = np.zeros((len(numbers), NATURAL), np.uint8)
     octets[:, 1:] = numbers.astype(">u8").view(np.uint8).reshape(-1, NATURAL - 1)
     needed = octets > 0
-    needed[:, :-1] |= octets[:, 1:] >= SIGN  # or it would be read as below 0
+    needed[:, :-1] |= octets[:, 1:] >= SIGN  # without it the number would be negative
     needed[:, -1] = True
     first = needed.argmax(axis=1)
     texts = np.empty(len(numbers), f"S{NATURAL * 4 // 3}")
@@ -195,10 +195,9 @@ def _filled(column: Column, encoded: pa.StringArray, texts: pa.StringArray) -> p
 
 
 def _days(texts: pa.StringArray) -> pa.StringArray:
-    """Those of *texts* whose day exists, the others null.
+    """*texts* with null for each whose day does not exist.
 
-    The server lets in days, and months, of the number 0, and a 30th of February where
-    ALLOW_INVALID_DATES is set.
+    The server may accept 0 as day or month, and with ALLOW_INVALID_DATES a 30th of February.
     """
     day = pc.utf8_slice_codeunits(texts, 0, 10)
     try:
@@ -220,7 +219,7 @@ def _exists(day: str | None) -> bool:
 
 
 def _timestamps(column: Column, raw: pa.Array) -> pa.StringArray:
-    """In UTC; without a fraction that is 0, else in three digits or six."""
+    """Times in UTC; the fraction is omitted if it is 0, else it has three digits or six."""
     texts = _plain(column, raw)
     days = _days(texts)
     day, clock = pc.utf8_slice_codeunits(days, 0, 10), pc.utf8_slice_codeunits(days, 11, SECONDS)
@@ -243,7 +242,7 @@ def _micros(value: str | bytes) -> str:
 
 
 def _shape(column: Column, data: bytes) -> str:
-    """Geometry: the server puts its reference system's number before the WKB."""
+    """Encode a geometry, whose WKB is preceded by the number of its reference system."""
     (system,), wkb = unpack_from("<I", data), data[4:]
     encoded = f'"wkb":"{_base64(wkb)}","srid":{system or "null"}'
     if column.kind != "POINT":
@@ -286,7 +285,7 @@ MOST_BITS = 64
 
 
 def to_connect(column: Column, wire: pa.Array) -> pa.Array:
-    """Texts as Connect would send them; null where one does not fit.  Geometry stays as it is."""
+    """Convert to the texts of Connect; null if one does not fit.  Geometry stays as it is."""
     if column.notation is Notation.CONNECT or column.kind in GEOMETRIES:
         return wire
     plain = replace(column, notation=Notation.CONNECT)
@@ -305,7 +304,7 @@ def _raw(plain: Column, notation: Notation, text: str) -> Raw:
 
 
 def _read_texts(plain: Column, raws: Sequence[Raw]) -> list[str | None]:
-    """All in one go; one by one where one of them is odd."""
+    """Encode all values at once, or one by one if one of them is invalid."""
     kind = pa.binary() if any(isinstance(raw, bytes) for raw in raws) else pa.string()
     try:
         encoded: list[str | None] = to_wire_texts(plain, pa.array(raws, kind)).texts.to_pylist()
@@ -319,7 +318,7 @@ def _read_texts(plain: Column, raws: Sequence[Raw]) -> list[str | None]:
 
 
 def _of_texts(column: Column, text: str) -> Raw:
-    """The server's text of a value whose text is in its log."""
+    """The server's text of a value in the notation TEXTS."""
     kind = column.kind
     if kind == "BIT":
         return _bits(column, text)
@@ -333,7 +332,7 @@ def _of_texts(column: Column, text: str) -> Raw:
 
 
 def _of_plain(column: Column, text: str) -> Raw:
-    """The same for a value of JSON's own kinds."""
+    """The server's text of a value in the notation PLAIN."""
     kind = column.kind
     if kind == "BIT":
         return _bits(column, {"true": "1", "false": "0"}.get(text, text))
@@ -352,17 +351,17 @@ def _shaped(column: Column, text: str) -> Raw:
 
 
 def _whole(column: Column, data: bytes) -> bytes:
-    """As the table holds it: a server's log leaves out the zeros at the end of a BINARY."""
+    """The value in the table: the log omits trailing zeros of BINARY."""
     return data.ljust(column.length or 1, b"\0") if column.kind == "BINARY" else data
 
 
 def _bits(column: Column, text: str) -> Raw:
-    """Big-endian bytes of a number of bits, as many as the column has."""
+    """Big-endian bytes of a BIT value, as many as the column has; None if it does not fit."""
     if not WHOLE.fullmatch(text):
         return None
     size = (column.width + 7) // 8
     number = int(text)
-    if number < 0:  # 64 bits, read as a number with a sign
+    if number < 0:  # 64 bits, written as a signed number
         number += 2**MOST_BITS
     return None if number >= 2**column.width else number.to_bytes(size, "big")
 
@@ -388,25 +387,25 @@ _FROM: Mapping[Notation, Callable[[Column, str], Raw]] = {
 UNSIGNED_BYTES = 8
 
 # A collector's snapshot reads by JDBC, whose calendar has no 5th to 14th of October 1582: a
-# DATETIME of these days arrives ten days later.  A DATE does not, nor does any value of the log
+# DATETIME of these days arrives ten days later.  DATEs and values of the log are not shifted
 # (*measured*: Debezium 3.5).
-SHIFTED = (datetime(1582, 10, 15), datetime(1582, 10, 25))  # noqa: DTZ001 - of no zone
+SHIFTED = (datetime(1582, 10, 15), datetime(1582, 10, 25))  # noqa: DTZ001 - without a zone
 
 Reading = ColumnReading[Column]
 
 
 def wire_kind(column: Column) -> SentAs:
-    """How the values of *column* arrive."""
+    """The kind in which the values of *column* arrive."""
     return _reading(column).sent if column.notation is Notation.CONNECT else SentAs.ANY
 
 
 def decode_values(column: Column, wire: pa.Array) -> pa.Array:
-    """Values of *column*'s Arrow type, as `ColumnReading.values` says."""
+    """Decode values to the Arrow type of *column*; see `ColumnReading.values`."""
     return _reading(column).values(column, to_connect(column, wire))
 
 
 def find_altered_by_snapshot(column: Column, values: pa.Array) -> pa.BooleanArray | None:
-    """Those *values* of the lake's type that a collector's snapshot may have shifted."""
+    """Which *values*, of the lake's type, a snapshot may have shifted; None if it shifts none."""
     if column.kind != "DATETIME" or column.notation is not Notation.CONNECT:
         return None
     first, until = (pa.scalar(one, values.type) for one in SHIFTED)
@@ -423,15 +422,15 @@ def _reading(column: Column) -> Reading:
 
 
 def _tiny(column: Column, wire: pa.StringArray) -> pa.Array:
-    """A TINYINT(1) declared as BOOL arrives as a boolean, but not from a snapshot."""
+    """Decode a TINYINT: one declared as BOOL arrives as a boolean, except from a snapshot."""
     digit = pc.if_else(pc.equal(wire, "true"), "1", pc.if_else(pc.equal(wire, "false"), "0", wire))
     return as_integer(column, parse_whole_numbers(digit))
 
 
 def _unsigned(column: Column, wire: pa.StringArray) -> pa.Array:
-    """Digits, or the base64 of a number's big-endian bytes.
+    """Decode a BIGINT UNSIGNED from digits, or from base64 of its big-endian bytes.
 
-    The two cannot be confused: base64 that begins with a digit would be a negative number.
+    They are distinct: base64 that begins with a digit would be a negative number.
     """
     digits = pc.match_substring_regex(wire, "^[0-9]+$")
     coded = keep_fitting(pc.invert(digits), wire).to_pylist()
@@ -463,7 +462,7 @@ def _flag(_: Column, wire: pa.StringArray) -> pa.BooleanArray:
 
 
 def _bits_value(column: Column, wire: pa.StringArray) -> pa.BinaryArray:
-    """Bits come as little-endian bytes and are kept big-endian."""
+    """Decode bits, which arrive as little-endian bytes, to big-endian bytes."""
     size = (column.width + 7) // 8
     found = (decode_base64(text) for text in wire.to_pylist())
     turned = [bits[::-1] if bits is not None and len(bits) == size else None for bits in found]

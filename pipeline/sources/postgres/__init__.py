@@ -1,1 +1,1 @@
-"""A Postgres server that is read by logical replication: one source is one of its databases."""
+"""The source for Postgres, read by logical replication; one source is one database of a server."""

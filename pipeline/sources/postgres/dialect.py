@@ -4,8 +4,8 @@ Cannot detect: a DROP, a RENAME, or a table that was created again. A renamed ta
 new table and an idle one. A renamed column looks like a dropped column and an added one.
 
 * Evolution: a mirror follows an added nullable column without a default, and a wider type. A
-  default may have been set after the column was added, so it is not known to be in old rows.
-  Such a column is a hold until an operator decides.
+  default may have been set after the column was added, so old rows may not have it. Such a column
+  is a hold until an operator decides.
 * Differences: the columns of the rows are compared with those of the server.
 
 Cannot detect: a computed default of a nullable column, which rows do not report. The catalog
@@ -51,10 +51,10 @@ from pipeline.sources.postgres.types import (
 def find_differences(schema: TableSchema, server: Sequence[PostgresColumn]) -> tuple[str, ...]:
     """Differences between the columns of the rows and those of the server; empty if they agree.
 
-    Ignored, because no value changes: NOT NULL, the order of columns (rows have names), and the
-    base of a type that is unknown to Sluice.
+    These are ignored, because no value changes: NOT NULL, the order of columns (rows have names),
+    and types that Sluice does not know.
 
-    *server*: the table's columns as the server describes them.
+    *server* are the table's columns as the server describes them.
     """
     there = {column.name: column for column in server}
     here = {column.name: column for column in postgres_columns(schema)}
@@ -84,7 +84,7 @@ INTEGERS = ("INT2", "INT4", "INT8")
 
 
 def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
-    """Say what changed from *old* to *new*; the first obstacle if there is one."""
+    """The columns added from *old* to *new*, or the first change that a mirror cannot follow."""
     here = {column.name: column for column in postgres_columns(old)}
     names = {column.name for column in new.columns}
     again = f"take a new base of {new.shard}, and rebuild its mirror"
@@ -106,7 +106,7 @@ def compare_schemas(old: TableSchema, new: TableSchema) -> Compatible | Incompat
 
 
 def merge_schemas(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-    """One schema that rows of every shard fit into; see :class:`MergeRules`."""
+    """One schema that fits the rows of every shard; see :class:`MergeRules`."""
     return _MERGING.merge(schemas)
 
 
@@ -163,13 +163,13 @@ UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @dataclass(frozen=True, slots=True)
 class PostgresDialect:
-    """Postgres's rules, all of them pure; no statement is reported, so none has an effect."""
+    """The rules of Postgres; all are pure.  No statement arrives, so none has an effect."""
 
     compare = staticmethod(compare_schemas)
     merge = staticmethod(merge_schemas)
 
     def column(self, description: ColumnDescription, statement: str) -> Column:
-        """The type is described as ``NAME as WAY``: the server's name, and how it is sent."""
+        """The column; its described type is ``NAME as WAY``: the server's, and the one sent."""
         kind, _, way = description.type.rpartition(" as ")
         length, scale = normalize_size(kind, description.length, description.scale)
         return PostgresColumn(
@@ -190,7 +190,7 @@ class PostgresDialect:
     def follow(
         self, events: Sequence[SchemaEvent], known: KnownTables
     ) -> tuple[tuple[Effect, ...], KnownTables]:
-        """Rows remain: a description of columns changes no older row."""
+        """Return `Keep` for each description: it changes no older row."""
         schemas, found = dict(known.schemas), dict[tuple[object, ShardId], Effect]()
         for one in events:
             for shard, schema in one.tables:
@@ -224,7 +224,7 @@ class PostgresDialect:
         return (str(number),)
 
     def reads(self, column: Column, text: str) -> bool:
-        """Any text is valid where it is kept as sent, except for a UUID."""
+        """Whether *text* can be decoded; types kept as sent accept any text, except UUID."""
         if _own(column).kind == "UUID":
             return UUID.fullmatch(text) is not None
         return bool(values.decode_values(_own(column), pa.array([text], pa.string()))[0].is_valid)
@@ -242,7 +242,7 @@ class PostgresDialect:
         return values.find_altered_by_snapshot(_own(column), typed)
 
     def default(self, column: Column) -> pa.Scalar:
-        """NULL: only columns without another value in old rows are followed."""
+        """NULL: a mirror follows only added columns that are NULL in old rows."""
         return pa.scalar(None, arrow_type(_own(column)))
 
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:

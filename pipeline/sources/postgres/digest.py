@@ -1,7 +1,6 @@
 """Renders Postgres columns as the texts of `pipeline.row_digest`, in SQL.
 
-A `bpchar` loses the blanks at its end when it is cast, but its log has them; they are written
-again.
+Casting a `bpchar` removes its trailing blanks, which the log has, so they are added again.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ SPELLED = "its collector spells it otherwise than the server"
 
 
 def value_form(column: PostgresColumn) -> Form | str:
-    """The form of its values, or why they are not compared."""
+    """The form of the column's values, or the reason why they are not compared."""
     if (why := _find_reason(column)) is not None:
         return why
     return Form.BOOLEAN if column.kind == "BIT" else FORMS[column.kind]
@@ -57,7 +56,7 @@ def _find_reason(column: PostgresColumn) -> str | None:
 
 
 def digest_sql(columns: Sequence[PostgresColumn], quoted: Callable[[str], str]) -> str:
-    """The digest of a row as a signed integer of 64 bits; *columns* have forms."""
+    """SQL of the digest of a row, a signed 64-bit integer; all *columns* must have a form."""
     texts = ", ".join(_text_sql(column, quoted(column.name)) for column in columns)
     digits = f"left(md5(convert_to(concat_ws('|', {texts}), 'UTF8')), {HEX_DIGITS})"
     return f"('x' || {digits})::bit(64)::bigint"
@@ -89,7 +88,7 @@ def _value_sql(column: PostgresColumn, name: str, form: Form | str) -> str:
 
 
 def _proven(name: str, value: str) -> str:
-    """*value* from ``FIRST_DAY`` until ``END_DAY``."""
+    """SQL of *value* within ``FIRST_DATE`` and ``END_DATE``, otherwise of ``UNPROVEN``."""
     inside = f"{name} >= '{FIRST_DATE}' AND {name} < '{END_DATE}'"
     return f"CASE WHEN {inside} THEN {value}::text WHEN {name} IS NOT NULL THEN '{UNPROVEN}' END"
 

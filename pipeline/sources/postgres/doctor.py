@@ -1,10 +1,7 @@
 """Reports settings, slot, grants and tables of a Postgres database that prevent a full mirror.
 
-Rules only; the input comes from `facts`. `findings` is everything that the doctor prints.
-`hazards` is the part of its table findings for which the running service withholds READY. Both
-use the same rules.
-
-`hazards` does not know which keys the config names, so a finding lists the keys that are safe.
+Rules only; the input comes from `facts`. The doctor prints `collect_findings`. The running service
+withholds READY for the table findings of `collect_publication_hazards`. Both use the same rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,14 +60,14 @@ DEMANDS = (
         severity=NOTE,
     ),
 )
-IDLE = "idle_replication_slot_timeout"  # in seconds, since version 18; 0: none
+IDLE = "idle_replication_slot_timeout"  # in seconds, since version 18; 0: no timeout
 KEPT = "max_slot_wal_keep_size"
 
 
 def check_settings(
     facts: PostgresFacts, where: str, names: Replication, scope: ExaminationScope
 ) -> list[Finding]:
-    """Rule on its settings, the publication as a whole, and its clock."""
+    """Findings on the server's settings and clock, and on the publication as a whole."""
     return [
         *find_unmet(DEMANDS, facts.settings, where, remedy=RESTART),
         *_standby(facts, where),
@@ -84,7 +81,7 @@ def check_settings(
 def check_grants(
     facts: PostgresFacts, where: str, heartbeat: str, hidden: Sequence[str]
 ) -> list[Finding]:
-    """Rule on what its user may do; *hidden* are captured tables that it may not read."""
+    """Findings on grants of the user; *hidden* are captured tables that it may not read."""
     user = quote_for_display(facts.user)
     found = _heartbeat(facts, where, heartbeat, user)
     if hidden:
@@ -104,7 +101,7 @@ def _standby(facts: PostgresFacts, where: str) -> list[Finding]:
 
 
 def _check_free_slots(facts: PostgresFacts, where: str) -> list[Finding]:
-    """A connector with a slot needs at most a sender; one without needs both."""
+    """Report used-up senders or slots: a connector needs both, with a slot at most a sender."""
     found = []
     taken = {"max_wal_senders": facts.senders, "max_replication_slots": facts.slots}
     for name, used in taken.items():
@@ -163,7 +160,7 @@ PLUGIN = "pgoutput"
 
 
 def check_slot(facts: PostgresFacts, where: str, names: Replication) -> list[Finding]:
-    """Rule on the slot that the config names."""
+    """Findings on the slot in the config."""
     return [
         Finding(severity, code, where, what, fix)
         for severity, code, what, fix in _slot_rules(facts, names)
@@ -214,7 +211,7 @@ def _check_slot_status(slot: SlotFacts) -> Iterator[TableFinding]:
 
 
 def format_bytes(number: int) -> str:
-    """A number of bytes, as messages show it."""
+    """Format a number of bytes for messages."""
     for unit, step in (("GB", 2**30), ("MB", 2**20)):
         if number >= step:
             return f"{number / step:.1f} {unit}"
@@ -254,7 +251,7 @@ FULL = f"ALTER TABLE {SHARD} REPLICA IDENTITY FULL"
 
 @dataclass(frozen=True, slots=True)
 class _Harm:
-    """A demand that a table does not meet; ``value`` identifies the setting, without a text."""
+    """A demand that a table does not meet; ``value`` identifies the setting in any wording."""
 
     demand: Demand
     value: str
@@ -304,10 +301,10 @@ def check_tables(
     *,
     topic_keys: bool = False,
 ) -> list[Finding]:
-    """Rule on all shards; equal findings of the shards of one table become one.
+    """Findings on all shards; equal findings of the shards of one table become one.
 
-    *fold* returns None for a shard that the config ignores.  *topic_keys*: the connector names
-    keys of its own.
+    *fold* returns None for a shard that the config ignores.  *topic_keys*: the connector sets its
+    own keys.
     """
 
     def rules(shard: PostgresShardFacts, into: FoldedTable) -> Iterator[TableFinding]:
@@ -327,7 +324,7 @@ def check_tables(
 def _sent(
     shard: PostgresShardFacts, publication: PublicationFacts | None, names: Replication
 ) -> list[TableFinding]:
-    """A missing publication, or one that leaves out operations, is reported once elsewhere."""
+    """Report a shard that is not sent, or not whole; `_publication` reports the publication."""
     if publication is None:
         return []
     name = quote_for_display(names.publication)
@@ -344,7 +341,7 @@ def _sent(
 
 
 def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[_Harm]:
-    """Rows and columns that the publication leaves out."""
+    """Yield the row filter and the omitted columns of the publication for a shard."""
     name, sent = quote_for_display(publication), shard.published
     again = (
         f"ALTER PUBLICATION {name} DROP TABLE {SHARD}; ALTER PUBLICATION {name} ADD TABLE {SHARD}"
@@ -362,7 +359,7 @@ def _left_out(shard: PostgresShardFacts, publication: str) -> Iterator[_Harm]:
 
 
 def _hidden_rows(shard: PostgresShardFacts) -> Iterator[_Harm]:
-    """Rows that a snapshot of the connector does not have, without an error."""
+    """Yield policies that hide rows from the connector's snapshots, which report no error."""
     if user := shard.hidden_from:
         what = f"policies hide rows from {user}, which reads the slot: snapshots leave them out"
         fix = f"ALTER ROLE {quote_for_display(user)} BYPASSRLS, then a new base of {SHARD}"
@@ -383,7 +380,7 @@ def _unreadable_rows(shard: PostgresShardFacts) -> Iterator[TableFinding]:
 
 
 def identity_findings(shard: PostgresShardFacts, into: FoldedTable) -> list[TableFinding]:
-    """The replica identity says which columns of an old row are sent; the key must be in it."""
+    """Findings on the replica identity, the sent columns of old rows: it must contain the key."""
     if shard.identity == WHOLE or shard.published is None:
         return []
     key = into.key or next(iter(shard.unique), ())
@@ -424,13 +421,13 @@ def collect_findings(
     *,
     elsewhere: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
-    """Rule on its settings, its slot, then rights, then *shards*, those that are captured.
+    """Findings on settings, the slot, then grants, then the captured *shards*.
 
-    *elsewhere*: captured shard -> whose names its changes are sent under.
+    *elsewhere*: captured shard -> why its changes are sent under the name of another table.
     """
 
     def fold(shard: str) -> FoldedTable | None:
-        """The heartbeat's table must be sent like any other."""
+        """Fold shards; the heartbeat table, too, must be sent like a table."""
         return FoldedTable(shard) if shard == settings.heartbeat else scope.fold(shard)
 
     where = f"source:{settings.name}"

@@ -3,8 +3,8 @@
 Facts only: `doctor` decides what they mean. Only the catalog and server settings are queried;
 no row of a user's table is read.
 
-The rows of a partitioned table are sent under the name of each leaf, or of the root, as the
-publication says. The catalog hides no table, so an absent shard does not exist.
+The rows of a partitioned table are sent under the name of each leaf, or of the root; the
+publication decides. The catalog hides no table, so an absent shard does not exist.
 """
 
 import re
@@ -25,11 +25,11 @@ OPERATIONS = ("insert", "update", "delete", "truncate")
 
 @dataclass(frozen=True, slots=True)
 class SlotFacts:
-    """A replication slot; ``retained`` and ``safe`` are bytes of the log.
+    """A replication slot; ``retained``, ``safe`` and ``written`` are bytes of the log.
 
-    ``status`` is the server's word: reserved, extended, unreserved or lost.  ``retained`` is what
-    it keeps from being removed, None once it keeps nothing.  ``safe`` is how much may be written
-    until it may be lost, None where nothing limits it.  ``written`` is all that ever was.
+    ``status`` is as the server reports it: reserved, extended, unreserved or lost.  ``retained`` is
+    the log that the slot retains, None if it retains none.  ``safe`` may be written before the slot
+    may be lost, None without a limit.  ``written`` is the whole log since the server was created.
     """
 
     name: str
@@ -44,7 +44,7 @@ class SlotFacts:
 
 @dataclass(frozen=True, slots=True)
 class PublicationFacts:
-    """A publication: for ``all_tables`` or some, with the operations that it leaves in."""
+    """A publication of ``all_tables`` or some, with the ``operations`` that it sends."""
 
     name: str
     all_tables: bool = True
@@ -53,13 +53,13 @@ class PublicationFacts:
 
     @property
     def missing_operations(self) -> tuple[str, ...]:
-        """Operations that it leaves out."""
+        """Operations that it does not send."""
         return tuple(one for one in OPERATIONS if one not in self.operations)
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFacts:
-    """The heartbeat's table: what the user may not do, and whether it may be made."""
+    """The heartbeat table: missing privileges (``lacking``), and whether the user may create it."""
 
     present: bool = True
     lacking: tuple[str, ...] = ()
@@ -71,9 +71,9 @@ class HeartbeatFacts:
 class PostgresFacts:
     """A server's settings in its own spelling, and the state of one of its databases.
 
-    ``slots`` and ``senders`` count what is taken of either; ``slot`` and ``publication`` are those
-    that the config names, None if absent.  ``ahead``: how far its clock is ahead of ours,
-    as far as asking took no time; else nothing.
+    ``slots`` and ``senders`` are the numbers in use; ``slot`` and ``publication`` are those in the
+    config, None if they do not exist.  ``ahead`` is how far the server's clock is ahead of ours
+    (negative: behind), without the part that the duration of the query may explain.
     """
 
     version: int = 180_000
@@ -92,7 +92,7 @@ class PostgresFacts:
 def read_server_facts(
     session: PostgresSession, names: Replication, heartbeat: str
 ) -> PostgresFacts:
-    """Ask the catalogue.
+    """Read all facts of the server and the database.
 
     Raises:
         UnreachableError: if it does not answer.
@@ -121,7 +121,7 @@ def read_server_facts(
 
 
 def read_slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
-    """The slot of that *name*; None if it does not exist."""
+    """Read the slot called *name*; None if it does not exist."""
     found = session.ask(
         "SELECT plugin::text AS plugin, database::text AS database, active, wal_status AS status,"
         " pg_wal_lsn_diff(now_at, restart_lsn)::bigint AS retained, safe_wal_size AS safe,"
@@ -135,7 +135,7 @@ def read_slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
 
 
 def read_publication_facts(session: PostgresSession, name: str) -> PublicationFacts | None:
-    """The publication of that *name*; None if it does not exist."""
+    """Read the publication called *name*; None if it does not exist."""
     found = session.ask(
         "SELECT puballtables AS every, pubviaroot AS root, pubinsert AS insert,"
         " pubupdate AS update, pubdelete AS delete, pubtruncate AS truncate"
@@ -150,7 +150,7 @@ def read_publication_facts(session: PostgresSession, name: str) -> PublicationFa
 
 
 def _slot(name: str, row: Mapping[str, Any]) -> SlotFacts:
-    """Between starts of the server a slot may keep less than nothing, by a page."""
+    """The slot of a row; after a restart, ``retained`` may be negative by a page: it becomes 0."""
     retained = row["retained"]
     return SlotFacts(
         name,
@@ -188,7 +188,7 @@ def _heartbeat(session: PostgresSession, heartbeat: str) -> HeartbeatFacts:
 
 
 def _ahead(session: PostgresSession) -> timedelta:
-    """The difference that the duration of the query cannot explain."""
+    """How far the server's clock is ahead, without what the duration of the query may explain."""
     asked = datetime.now(UTC)
     (row,) = session.ask("SELECT clock_timestamp() AS server_time")
     server_time: datetime = row["server_time"]
@@ -221,7 +221,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
     AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
 """
-# An expression, a condition or a check at the end of the transaction lets two rows share a key.
+# Indexes of expressions, partial ones and deferred ones are excluded: two rows may share a key.
 INDEXES = """\
 SELECT i.indrelid::bigint AS oid, i.indisprimary AS "primary", i.indisreplident AS identity,
     array_agg(a.attname::text ORDER BY k.place) AS columns, bool_and(a.attnotnull) AS filled
@@ -238,7 +238,7 @@ SELECT attrelid::bigint AS oid, array_agg(attname::text ORDER BY attnum) AS colu
 FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
     AND attrelid = ANY(%s::oid[]) GROUP BY attrelid
 """
-# A partial index, one of expressions, and one that is still built or broken finds no range of them.
+# Partial, incomplete and invalid indexes, and those of expressions, cannot find a range of values.
 DATED = """\
 SELECT a.attrelid::bigint AS oid, a.attname::text AS name
 FROM pg_attribute a WHERE a.attnotnull AND a.attrelid = ANY(%s::oid[])
@@ -256,9 +256,9 @@ TYPED = (
     .replace("ORDER BY a.attnum", "ORDER BY a.attrelid, a.attnum")
 )
 WHOLE, NOTHING = "f", "n"  # replica identities
-# A column that was added with a default keeps its value apart for the rows of before (``missing``);
-# where it differs from row to row all are written anew, and nothing tells it from an old column.
-# Rows of a partitioned table are in its leaves, and so is what was kept apart for them.
+# For a column added with a constant default, the catalog stores the value of older rows
+# (``missing``).  If the default differs by row, all rows are rewritten, and the column looks like
+# an old one.  Rows of a partitioned table are in its leaves, and so are the stored values.
 FILLED = """\
 SELECT asked.oid::bigint AS oid, a.attname::text AS name, t.typname::text AS type,
     a.attmissingval::text AS missing, pg_get_expr(d.adbin, d.adrelid) AS default
@@ -284,14 +284,15 @@ DESCRIBED_DEFAULTS = (
 CONSTANT = re.compile(
     r"(?P<bare>-?[0-9.]+|true|false)|'(?P<text>(?:[^']|'')*)'(?:::[a-z ]+(?:\([0-9,]+\))?)?"
 )
-DETAILED = 150_000  # from here on a publication may leave out rows and columns of a table
+DETAILED = 150_000  # since this version a publication may omit rows and columns of a table
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFacts:
-    """What a publication sends of a table: rows that meet ``rows``; all if it is empty.
+    """The part of a table that a publication sends.
 
-    ``left_out`` are columns that it does not send.
+    ``rows`` is the row filter, empty if all rows are sent; ``left_out`` are columns that it does
+    not send.
     """
 
     rows: str = ""
@@ -300,17 +301,17 @@ class PublishedFacts:
 
 @dataclass(frozen=True, slots=True)
 class PostgresShardFacts:
-    """A table as its server describes it, with the columns that are not computed.
+    """A table as its server describes it; ``columns`` are those that are not computed.
 
-    ``identity`` is of what an old row is sent: d its primary key, i a unique index, f all of it,
-    n nothing; ``identified`` names these columns.  ``unique`` are the sets of columns that name one
-    row, the primary key first; ``primary`` says whether there is one.  Outside the publication,
-    ``published`` is absent (None); so are ``rows`` before the first estimate.  ``filled`` are
-    columns whose addition may have given old rows values that are in no event.  ``typed`` are all
-    columns with their types.  Row-level security hides rows from Sluice's user if it is
-    ``filtered``, and from the reader of the slot if ``hidden_from`` names it.  ``inherited``:
-    a query without ONLY also returns rows of other tables.  ``dated`` are columns of dates or
-    times for `SourceDescription.dated`.
+    ``identity`` is the replica identity, the part of an old row that is sent: d the primary key, i
+    a unique index, f the whole row, n nothing.  ``identified`` are the columns of d or i.
+    ``unique`` are the sets of columns that identify a row, the primary key first; ``primary`` is
+    whether there is one.  ``published`` is None outside the publication; ``rows`` is the estimated
+    number of rows, None before the first estimate.  ``filled`` are columns whose addition may have
+    given old rows values that are in no event.  ``typed`` are all columns with their types.
+    Row-level security hides rows from Sluice's user if ``filtered``, and from the slot's reader if
+    ``hidden_from`` names it.  ``inherited``: a query without ONLY also returns rows of other
+    tables.  ``dated`` are the columns for `SourceDescription.dated`.
     """
 
     shard: Shard
@@ -333,7 +334,7 @@ class PostgresShardFacts:
 
 
 def list_shards(session: PostgresSession, source: str, publication: str) -> tuple[Shard, ...]:
-    """Every table whose rows may be sent under its own name, sorted."""
+    """All tables whose rows may be sent under their own names, sorted."""
     found = _sent_as_themselves(session, publication)
     return tuple(Shard(source, str(name)) for name in sorted(found))
 
@@ -346,9 +347,9 @@ def read_shard_facts(
     *,
     slot: str = "",
 ) -> tuple[PostgresShardFacts, ...]:
-    """Describe every table that is *wanted*, sorted; a view is no table.
+    """Describe every table (not views) that is *wanted*, sorted.
 
-    From whom rows are hidden is known while somebody reads the *slot*.
+    ``hidden_from`` is known only while a process reads the *slot*.
     """
     found = _sent_as_themselves(session, publication)
     chosen = {name: row for name, row in found.items() if wanted(name)}
@@ -386,9 +387,10 @@ def read_shard_facts(
 
 
 def is_default_in_rows(kind: str, default: str | None, missing: str | None) -> bool:
-    """Whether rows report the default of an added column of type *kind*: then it is a hold.
+    """Whether rows report the default of an added column of type *kind*, which causes a hold.
 
-    *missing* is what the server has for them, as an array's text, None where all is in the rows.
+    *missing* is the value that the catalog stores for older rows, as the text of an array; None if
+    all values are in the rows.
     """
     found = CONSTANT.fullmatch(default or "")
     if found is None or kind not in DESCRIBED_DEFAULTS:
@@ -403,7 +405,7 @@ def find_sent_elsewhere(
 ) -> Mapping[str, str]:
     """The *wanted* tables whose changes are sent under another name, each with the reason.
 
-    A snapshot reads such a table, so its mirror has rows, but no change follows.
+    A snapshot reads such a table, so its mirror has rows, but gets no changes.
     """
     sent = _sent_as_themselves(session, publication)
     return {
@@ -477,7 +479,7 @@ def _read_published(row: Row, columns: Iterable[str]) -> PublishedFacts:
     return PublishedFacts(str(row.get("filter") or ""), left_out)
 
 
-INDEX = "i"  # a replica identity: some unique index's columns
+INDEX = "i"  # a replica identity: the columns of a unique index
 ENDED = {
     "lost": "the server has removed log that was not read; a new slot, and a new base of all",
     "unreserved": "the next checkpoint may remove log that was not read",
@@ -490,9 +492,9 @@ def describe_source(
     names: Replication,
     elsewhere: Mapping[str, str] | None = None,
 ) -> SourceDescription:
-    """Describe the source; *elsewhere*: shard -> under which names its changes are sent.
+    """Describe the source; *elsewhere*: shard -> why its changes are sent under another name.
 
-    The catalogue hides no table from any user, so an absent shard does not exist.
+    The catalog hides no table from any user, so an absent shard does not exist.
     """
     unlogged = {
         facts.shard.name: why
@@ -509,7 +511,7 @@ def describe_source(
 
 
 def describe_filled(shard: PostgresShardFacts) -> str:
-    """Name the columns of *shard* in which old rows may have got a default."""
+    """A message with the columns of *shard* in which old rows may have got a default."""
     few = ", ".join(shard.filled)
     return f"old rows may have got a default in {few}, which is not in the log"
 
@@ -520,7 +522,7 @@ def _backlog(slot: SlotFacts) -> LogBacklog:
 
 
 def check_retention(slot: SlotFacts | None, name: str) -> Missing | None:
-    """Whether the *slot* of that *name* retains the log without a time limit.
+    """None if the *slot* called *name* retains the log without a time limit, else Missing.
 
     A limit by size is in the backlog.
     """
@@ -534,8 +536,8 @@ def check_retention(slot: SlotFacts | None, name: str) -> Missing | None:
 def why_keyless(shard: PostgresShardFacts) -> str:
     """Why deletes of *shard*, or changes of its key, do not identify the row; empty if they do.
 
-    Without a primary key, and the identity left as it is, the server refuses UPDATE and DELETE:
-    nothing of them can be missed.  Nothing is said of a table without any key: it has no mirror.
+    Without a primary key, and with the default identity, the server rejects UPDATE and DELETE, so
+    none can be missed.  A table without any key has no mirror, so the result is empty.
     """
     if shard.identity == WHOLE or not shard.unique:
         return ""
@@ -549,12 +551,12 @@ def why_keyless(shard: PostgresShardFacts) -> str:
 
 
 def find_unidentified(shard: PostgresShardFacts, key: Sequence[str]) -> tuple[str, ...]:
-    """Columns of *key* that are not sent of an old row."""
+    """Columns of *key* that are not sent with an old row."""
     return tuple(name for name in key if name not in shard.identified)
 
 
 def why_unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name: str) -> str:
-    """Why changes of *shard* are not sent by the publication of that *name*; empty if all are."""
+    """Why the publication *name* does not send all changes of *shard*; empty if it does."""
     if not shard.logged:
         return "an UNLOGGED table writes nothing to the log"
     if publication is None:
@@ -570,7 +572,7 @@ def describe_filter(sent: PublishedFacts, publication: str) -> str:
 
 
 def _left_out(sent: PublishedFacts, publication: PublicationFacts) -> str:
-    """What of a published table is not sent."""
+    """Which part of a published table is not sent; empty if all is sent."""
     name = publication.name
     if sent.rows:
         return describe_filter(sent, name)

@@ -1,14 +1,15 @@
 """Compares log sequence numbers, and decides when rows may be read behind a fence.
 
 Text of a position: the LSN as Postgres writes it, `16/B374D848`. For a server it is the end of
-its log. For a collector it is the end of the last commit that it has delivered, with all before
-it. LSNs continue after a promotion, so they do not identify a server; the identity of the head
+its log. For a collector it is the end of the last commit that it has delivered, with all earlier
+ones. LSNs continue after a promotion, so they do not identify a server; the identity of the head
 does.
 
 Reading behind a fence: a commit is in the log, and is sent, before other sessions see its rows.
 If it waits for a standby, that can take long. So all transactions that had begun to write when
-the heartbeat after the fence was committed must have ended: those below a number that is
-assigned then. What begins later is above the heartbeat in the log, and so above the fence.
+the heartbeat after the fence was committed must have ended. These are the transactions below a
+number that is assigned then. Later ones are above the heartbeat in the log, and so above the
+fence.
 
 Measured: `pg_snapshot_xmax`, taken with the fence, is not such a number. A transaction that
 begins after it, and is logged before the heartbeat but not yet visible, has a higher number.
@@ -31,7 +32,7 @@ _LSN = re.compile(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})", re.IGNORECASE)
 
 
 def parse_lsn(text: str) -> int:
-    """The number of an LSN in Postgres's own words: a byte's place in the whole log.
+    """Parse an LSN as Postgres writes it: the number of a byte in the whole log.
 
     Raises:
         FormatError: it is not an LSN.
@@ -49,7 +50,7 @@ def log_position(number: int) -> Position:
 
 @dataclass(frozen=True, slots=True)
 class PostgresPositions:
-    """One number; nothing in it names transactions."""
+    """Position rules of Postgres: a position is one number, without transactions."""
 
     def locate(self, position: Position) -> tuple[int, int]:
         return _read(position.words), 0
@@ -58,17 +59,18 @@ class PostgresPositions:
         return _read(passed.words) >= _read(wanted.words)
 
     def explain_reset(self, known: Position, now: Position) -> str | None:
-        """A lower LSN: the server was restored from a backup, or lost unsynced log."""
+        """Explain a lower LSN: the server was restored from a backup, or lost unsynced log."""
         if _read(now.words) < _read(known.words):
             return f"log went back from {known} to {now}"
         return None
 
     def explain_missing_log(self, known: Head, now: Head, landed: Order | None) -> str | None:
-        """A promoted server never had what its predecessor wrote after their logs parted.
+        """Explain which part of the old log a promoted server does not have; None if it has all.
 
-        It reports the end of the shared log until it is restarted.  Another system or database is
-        unknown.  Changes above the last known head were landed later: *landed* has the commit
-        before the newest one, and its own place.
+        A promoted server does not have what its predecessor wrote after their logs parted.  It
+        reports the end of the shared log until it is restarted.  Another system or database is
+        unknown.  Changes above the last known head may have landed later: *landed* has the position
+        of the newest one, and of the commit before it.
         """
         if known.identity == now.identity:
             return self.explain_reset(known.position, now.position)
@@ -92,22 +94,22 @@ class PostgresPositions:
         return None
 
     def names_transactions(self, position: Position) -> bool:
-        """Never: a promoted replica continues the LSNs of the old server."""
+        """False: a promoted replica continues the LSNs of the old server."""
         return False
 
     def may_contain(self, position: Position, transaction: str) -> bool:
-        """Always: the number of a transaction does not say where it ends."""
+        """True: the number of a transaction does not say where it ends."""
         return True
 
     def compares_replicas(self, position: Position) -> bool:
-        """Always: a standby has the LSNs and the identity of its primary."""
+        """True: a standby has the LSNs and the identity of its primary."""
         return True
 
     def explain_behind(self, source: Head, replica: Head) -> str | None:
-        """What *source* had written and *replica* has not replayed, by its timeline and LSN.
+        """Explain by timeline and LSN that *replica* is behind *source*; None if it is not.
 
-        The LSN of a standby is read before its rows: it is that of a record that was replayed, so
-        every commit before it is seen by a statement that begins later.
+        The LSN of a standby is that of a record that was replayed, and is read before its rows.  So
+        a statement that begins later sees every commit before that LSN.
         """
         if _database(source.identity) != _database(replica.identity):
             raise ProofError(
@@ -136,18 +138,18 @@ def _timeline(identity: str) -> int:
     return int(identity.split("/")[1])
 
 
-@lru_cache(maxsize=4096)  # the same fences are asked about for every table
+@lru_cache(maxsize=4096)  # the same fences are compared for every table
 def _read(words: str) -> int:
     return parse_lsn(words)
 
 
-# A transaction of its own, that writes nothing: it costs a number.
+# It runs as a separate transaction that writes nothing, but uses up a transaction number.
 NUMBER = "SELECT pg_current_xact_id()::text AS number"
 BEGUN = (
     "SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS oldest,"
     " pg_current_wal_flush_lsn()::text AS lsn"
 )
-# Who writes, and for how long.  The locks are shown to everybody, times only to who may see them.
+# Open writing transactions.  Every user sees locks; only some users see times.
 WRITERS = """\
 SELECT l.pid, a.datname::text AS database, a.usename::text AS who, p.gid::text AS prepared,
     (extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)))::int AS seconds
@@ -160,13 +162,13 @@ ORDER BY age(l.transactionid) DESC LIMIT 3
 
 
 def find_end_of_transactions(ask: Ask, number: int) -> str | None:
-    """Whether all transactions up to *number* have: the place in the log by then, None if not."""
+    """The LSN of the log's end once all transactions up to *number* have ended, else None."""
     (row,) = ask(BEGUN)
     return str(row["lsn"]) if int(row["oldest"]) > number else None
 
 
 def fence_timeout(where: str, patience: object, writers: Sequence[Row]) -> ProofError:
-    """The error of a fence that was not reached: names the open transactions."""
+    """The error for a fence that was not reached; it names the open transactions."""
     found = "; ".join(map(_describe_writer, writers)) or "one that has just ended"
     return ProofError(
         f"{where}: transactions that began before the read are open after {patience}: {found};"

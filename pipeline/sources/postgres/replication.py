@@ -1,4 +1,4 @@
-"""Names the database, publication and slot by which a source is replicated.
+"""Determines the database, publication and slot from which a source is replicated.
 
 They come from the config of the source. Its collector is configured with the same names.
 Import no driver here: connectors of other servers are examined without one.
@@ -13,10 +13,10 @@ from pipeline.errors import ConfigError
 from pipeline.settings import SourceSettings
 
 Row = Mapping[str, Any]
-"""A row of an answer: values by column."""
+"""A row of a result: values by column."""
 
 PUBLICATION = "sluice"
-LONGEST = 63  # bytes of a name; a longer one would be cut off in silence
+LONGEST = 63  # bytes of a name; Postgres silently truncates longer ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Replication:
 
 
 def read_replication(settings: SourceSettings) -> Replication:
-    """The names that the *settings* of a source give in its options, or leave to us.
+    """The names in the options of a source's *settings*, or their defaults.
 
     Raises:
         ConfigError: no database is named, or Postgres does not accept the slot's name.
@@ -42,7 +42,7 @@ def read_replication(settings: SourceSettings) -> Replication:
 
 
 def name_replication(source: str, database: str, publication: str, slot: str) -> Replication:
-    """The names of the *source* of that name; without a *slot* the usual one.
+    """The names for the source called *source*; an empty *slot* means the default.
 
     Raises:
         ConfigError: Postgres does not accept the slot's name.
@@ -55,5 +55,5 @@ def name_replication(source: str, database: str, publication: str, slot: str) ->
 
 
 def default_slot(source: str) -> str:
-    """The slot of the *source* of that name, unless the config names another."""
+    """The slot of the source called *source*, unless the config names another."""
     return re.sub(r"[^a-z0-9_]", "_", f"sluice_{source.lower()}")[:LONGEST]

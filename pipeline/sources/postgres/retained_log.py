@@ -1,11 +1,11 @@
 """Recognizes a replication slot that was replaced by one of the same name between two checks.
 
 The catalog identifies a slot by name only. A slot is the same if it retains log from below the
-log end of the previous check. A new slot retains nothing below its start. It is also the same
-if the same process reads it, because it cannot be dropped meanwhile. A new slot has decoded
-neither as many transactions as the old one, nor more than have begun since. If another server
-took over and the slot begins above all that was seen before, it may be new, and the check says
-so.
+log end of the previous check, because a new slot retains nothing below its start. It is also the
+same if the same process reads it, because a slot that is being read cannot be dropped. A slot is
+not new if it has decoded at least as many transactions as before, and more than have begun since.
+If another server took over and the slot begins above the previous log end, it may be new, and the
+check reports that.
 Cannot detect: a slot that was created again while its server crashed or while its statistics
 were reset.
 """
@@ -21,11 +21,12 @@ from pipeline.sources.source import RetainedLogRules
 
 @dataclass(frozen=True, slots=True)
 class SlotSnapshot:
-    """A slot as it was seen, and its server's log, ``end``, just before; LSNs are Postgres's texts.
+    """A slot at one check; LSNs are Postgres's texts.
 
-    ``server`` is the system and its timeline.  ``reader`` is the process that reads it, empty if
-    none.  ``decoded`` counts its transactions since ``counted``, which is another text once counts
-    were lost; ``begun`` is a number above that of each transaction that had begun.
+    ``end`` is the end of the server's log just before the check, ``restart`` the LSN from which the
+    slot retains log.  ``server`` is the system and its timeline.  ``reader`` is the process that
+    reads the slot, empty without one.  ``decoded`` counts its transactions since ``counted``, which
+    changes when counts are lost.  ``begun`` is above the number of each transaction that had begun.
     """
 
     name: str
@@ -39,21 +40,24 @@ class SlotSnapshot:
 
     @property
     def keeper(self) -> RetainedLog:
-        """It as what keeps the log from ``restart`` on: the first snapshot beside it is above."""
+        """This snapshot as a `RetainedLog`, which begins at ``restart``."""
         words = msgspec.json.encode(self).decode()
         return RetainedLog(KIND, words, log_position(parse_lsn(self.restart)))
 
 
 class SlotRules:
-    """How a slot is known again."""
+    """Rules that decide whether a slot is still the same one."""
 
     def explain_replaced(self, known: str, now: str) -> str | None:
-        """Why it may have been made since it was seen, as *known*; words are of `SlotSnapshot`."""
+        """Why the slot may have been created since the check *known*; None if it was not.
+
+        *known* and *now* are encoded `SlotSnapshot`s.
+        """
         try:
             before, later = (
                 msgspec.json.decode(words, type=SlotSnapshot) for words in (known, now)
             )
-        except msgspec.DecodeError:  # another version of Sluice wrote what is known
+        except msgspec.DecodeError:  # another version of Sluice wrote *known*
             return None
         if before.name != later.name:
             return (
@@ -64,13 +68,16 @@ class SlotRules:
 
 
 def _existed(before: SlotSnapshot, later: SlotSnapshot) -> bool:
-    """Whether it was at that look, by the log that it keeps, or by who reads it."""
+    """Whether the slot existed at the check *before*, by its retained log or its reader."""
     read = later.reader != "" and later.reader == before.reader
     return read or parse_lsn(later.restart) < parse_lsn(before.end)
 
 
 def _explain_created(before: SlotSnapshot, later: SlotSnapshot) -> str | None:
-    """Why it was made since, by its counts; None if they do not show it."""
+    """Why the slot was, or may have been, created since *before*.
+
+    None if its counts exclude that, or if they were lost.
+    """
     begins = (
         f"it retains nothing below {later.restart}, and at the previous check the log ended at"
         f" {before.end}"

@@ -46,7 +46,7 @@ from pipeline.sources.row_reader import (
     require_spelling,
 )
 
-# An array's elements are asked for as if they were a column of that name.
+# Elements of an array are described like a column with the same name.
 TYPED = """\
 SELECT a.attname::text AS name, a.attnum AS place, b.typname::text AS type,
     b.typtype::text AS made, upper(t.typname::text) AS own,
@@ -63,7 +63,7 @@ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated
 ORDER BY a.attnum
 """
 MILLIS = 3  # digits of a second up to which a timestamp is sent in milliseconds
-WAYS = {  # kind -> what its values are sent as, with the settings that the doctor demands
+WAYS = {  # kind -> how its values are sent, with the settings that the doctor demands
     **{"BOOL": "boolean", "INT2": "int16", "INT4": "int32", "INT8": "int64", "OID": "int64"},
     **{"FLOAT4": "float", "FLOAT8": "double", "BYTEA": "bytes", "DATE": "time.Date"},
     **{"TIME": "time.MicroTime", "TIMETZ": "time.ZonedTime", "TIMESTAMPTZ": "time.ZonedTimestamp"},
@@ -78,15 +78,15 @@ WAYS = {  # kind -> what its values are sent as, with the settings that the doct
     **dict.fromkeys(("INT4RANGE", "INT8RANGE", "NUMRANGE"), "string"),
     **dict.fromkeys(("TSRANGE", "TSTZRANGE", "DATERANGE"), "string"),
 }
-UNSENT = ("BIT", "VARBIT")  # an array of these is always NULL
-LEFT_OUT = ("INTERVAL",)  # and of these no row of the log has a column
+UNSENT = ("BIT", "VARBIT")  # an array of these is always sent as NULL
+LEFT_OUT = ("INTERVAL",)  # no row of the log has a column that is an array of these
 
 
 @dataclass(frozen=True, slots=True)
 class ReadColumn:
-    """A column with its type as rows name it; ``element`` is the type of an array's elements.
+    """A column to read; ``own`` is the name of its type in rows.
 
-    ``ordered`` if its type's own order can be asked for.
+    ``ordered``: SQL can order by its type.  ``element`` is the type of an array's elements.
     """
 
     column: PostgresColumn
@@ -100,7 +100,7 @@ class ReadColumn:
 
     @property
     def description(self) -> ColumnDescription:
-        """The column as a row of the log describes it."""
+        """The description of the column, as a row of the log has it."""
         one = self.column
         kind = one.type if one.kind in KNOWN and one.kind != "ENUM" else self.own
         return ColumnDescription(
@@ -118,10 +118,10 @@ def read_columns(
     declared: TableSchema | None = None,
     published: Collection[str] | None = None,
 ) -> tuple[ReadColumn, ...]:
-    """Read columns from *rows* of ``TYPED``.
+    """Build columns from *rows* of ``TYPED``.
 
-    *declared* are the columns as rows of the log describe them, with the unit of times.
-    *published* are the names of those that are sent; None for all.
+    *declared* is the schema that rows of the log describe, with the units of times.
+    *published* are the names of columns that are sent; None means all.
     """
     known = {one.name: one for one in postgres_columns(declared)} if declared is not None else {}
     among = (row for row in rows if published is None or row["name"] in published)
@@ -132,7 +132,7 @@ def read_columns(
 def describe_table(
     shard: Shard, found: Sequence[ReadColumn], key: Sequence[str]
 ) -> TableDescription:
-    """The table as rows with these columns describe it."""
+    """The description of the table, as rows with these columns have it."""
     columns = tuple(one.description for one in found)
     return TableDescription(ShardId.parse(shard.name), "alter", columns, tuple(key))
 
@@ -151,14 +151,14 @@ def _column(row: Mapping[str, Any], place: int, known: Mapping[str, PostgresColu
 
 
 def _timed(column: PostgresColumn, row: Mapping[str, Any]) -> PostgresColumn:
-    """With the digits of a second, of an instant: as many of them are sent."""
+    """Set ``length`` of a TIMESTAMPTZ to its digits of a second: as many are sent."""
     if column.kind != "TIMESTAMPTZ" or int(row["modifier"]) < 0:
         return column
     return replace(column, length=int(row["modifier"]))
 
 
 def _element(row: Mapping[str, Any]) -> PostgresColumn:
-    """As a column of its own; a domain's values are sent as bytes there."""
+    """The elements of an array as a column; elements of a domain are sent as bytes."""
     made = {"type": row["element"], "made": row["element_made"], "domain": False}
     if row["element_made"] == "d":
         return replace(read_column({**row, **made}), sent="bytes")
@@ -180,7 +180,7 @@ Encoder = Callable[[PostgresColumn, pa.StringArray], pa.StringArray]
 MICROS = 1_000_000
 DAY = 86_400 * MICROS
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
-FRACTION = 6  # digits of a second where a type names none
+FRACTION = 6  # default digits of a second
 COMMON = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00$"
 SECONDS, BEFORE_ZONE = len("2026-01-01 00:00:00"), -len("+00")
 MOMENT = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
@@ -194,14 +194,14 @@ ODD_NUMBERS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGA
 
 
 def to_wire_texts(one: ReadColumn, raw: pa.StringArray) -> WireTexts:
-    """How the values of a column are sent."""
+    """Encode the values of a column as the collector sends them."""
     if one.element is not None:
         return WireTexts(_arrays(one.element, raw), quoted=False)
     return _encode_column(one.column, raw)
 
 
 def to_wire_text(one: ReadColumn, raw: Raw) -> str | None:
-    """How one value is sent."""
+    """Encode one value as the collector sends it."""
     encoded: str | None = to_wire_texts(one, pa.array([raw], pa.string())).texts[0].as_py()
     return encoded
 
@@ -218,7 +218,7 @@ def _find_encoder(column: PostgresColumn) -> tuple[bool, Encoder]:
 
 
 def _arrays(element: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
-    """Of several dimensions only the length of the first is sent; bits are not sent."""
+    """Encode arrays; with several dimensions each element is null; arrays of bits are NULL."""
     if element.kind in UNSENT:
         return _each(lambda _: "null")(element, raw)
     found = [None if text is None else parse_array(text) for text in raw.to_pylist()]
@@ -229,7 +229,7 @@ def _arrays(element: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
 
 
 def _each(encode: Callable[[str], str]) -> Encoder:
-    """Value by value: for rare types, and for those that cost more than the loop."""
+    """An encoder that loops over values, for types that are rare or costly to encode anyway."""
     return lambda _, raw: pa.array(
         [None if value is None else encode(value) for value in raw.to_pylist()], pa.string()
     )
@@ -244,7 +244,7 @@ def _truths(one: str) -> Encoder:
 
 
 def _unless_odd(encode: Callable[[str], str]) -> Encoder:
-    """Unchanged, except for NaN and infinity."""
+    """An encoder that leaves values unchanged unless one is NaN or infinity."""
     odd = pa.array(ODD_NUMBERS, pa.string())
     return lambda _, raw: _each(encode)(_, raw) if pc.any(pc.is_in(raw, odd)).as_py() else raw
 
@@ -262,7 +262,7 @@ def _shape(text: str) -> str:
 
 
 def format_java_double(text: str) -> str:
-    """A number as Java writes a double."""
+    """Format a number as Java formats a double."""
     if text in ODD_NUMBERS:
         return text
     return write_text(Number(text, integral=False)) or ""
@@ -275,7 +275,7 @@ def _point(text: str) -> str:
 
 
 def _bits(text: str) -> str:
-    """Lowest byte first, without those that are 0 at the end."""
+    """Encode bits as little-endian bytes, without trailing zero bytes."""
     number = int(text or "0", 2)
     return _base64(number.to_bytes((number.bit_length() + 7) // 8, "little"))
 
@@ -300,7 +300,7 @@ def _bare(text: str) -> str:
 
 
 def _zoned_time(text: str) -> str:
-    """In UTC, without zeros at the end of the fraction."""
+    """Convert a time with a zone to UTC; the fraction stays as the server prints it."""
     found = ZONED.fullmatch(text)
     if found is None:
         return text
@@ -320,16 +320,16 @@ def _clock(text: str) -> int:
 
 
 def _clocks(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
-    """Microseconds; milliseconds if rows of the log have them."""
+    """Times of a day in microseconds, or in milliseconds if rows of the log have these."""
     unit = 1_000 if column.sent == "time.Time" else 1
     return _each(lambda text: str(_clock(text) // unit))(column, raw)
 
 
 def _dates(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
-    """Days since 1970; infinity as what is left of it in 32 bits."""
+    """Days since 1970; infinity is the number that the collector sends in 32 bits."""
     try:
         return raw.cast(pa.date32()).cast(pa.int32()).cast(pa.string())
-    except pa.ArrowInvalid:  # of a year that has no four digits, or is none
+    except pa.ArrowInvalid:  # a year without four digits, or infinity
         ends = {"infinity": LAST_DATE, "-infinity": FIRST_DATE}
         return _each(lambda text: str(ends[text] if text in ends else _micros(text) // DAY))(
             column, raw
@@ -337,7 +337,7 @@ def _dates(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
 
 
 def _timestamps(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
-    """Milliseconds or microseconds since 1970, as far as 64 bits go."""
+    """Milliseconds or microseconds since 1970, limited to 64 bits."""
     unit = 1_000 if column.sent == "time.Timestamp" else 1
     try:
         return _floored(raw.cast(pa.timestamp("us")).cast(pa.int64()), unit).cast(pa.string())
@@ -358,7 +358,7 @@ def _timestamp(text: str, unit: int) -> str:
 
 
 def _instants(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
-    """In UTC, with as many digits of a second as the type has."""
+    """Times in UTC, with as many digits of a second as the type has."""
     digits = FRACTION if column.digits is None else column.digits
     if not pc.all(pc.match_substring_regex(raw, COMMON), min_count=0).as_py():
         return _each(lambda t: t if t.endswith("infinity") else _instant(t, digits))(column, raw)
@@ -384,7 +384,7 @@ def _instant(text: str, digits: int) -> str:
 
 
 def _micros(text: str) -> int:
-    """Microseconds since 1970 of a day, or a moment, of any year."""
+    """Microseconds since 1970 of a date or timestamp in any year."""
     found = MOMENT.fullmatch(text)
     if found is None:
         return HIGHEST
@@ -395,7 +395,7 @@ def _micros(text: str) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Since 1970 in Gregory's calendar, begun before the beginning: eras of 400 years."""
+    """Days since 1970 in the proleptic Gregorian calendar, computed by eras of 400 years."""
     year -= month <= 2
     era, rest = divmod(year, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -433,10 +433,10 @@ READ: Mapping[str, Callable[[str], str]] = {
 
 
 def match_keys(shard: str, columns: Sequence[ReadColumn], keys: Sequence[str]) -> SqlCondition:
-    """Rows under one of *keys*, each the JSON array of the texts of *columns*.
+    """A condition for the rows with one of *keys*, each the JSON array of the texts of *columns*.
 
     Raises:
-        ConfigError: one of them is no key of the shard.
+        ConfigError: one of *keys* is no key of the shard.
     """
     names = ", ".join(quote_name(one.name) for one in columns)
     rows = [_row(shard, columns, key) for key in keys]
@@ -460,7 +460,7 @@ def _value(shard: str, one: ReadColumn, text: str) -> str:
 
 
 def _meant(one: ReadColumn, text: str) -> str:
-    """The value as the server writes it."""
+    """The server's text of the value that *text* means."""
     kind = one.column.kind
     if kind in WHOLE:
         return str(int(text))
@@ -475,7 +475,7 @@ def _meant(one: ReadColumn, text: str) -> str:
 
 
 def _moment(one: ReadColumn, text: str) -> str:
-    """A day, or a time of a day, as the server writes it."""
+    """The server's text of a date, time or timestamp."""
     kind = one.column.kind
     if kind == "TIMESTAMPTZ":
         return f"{text.removesuffix('Z').replace('T', ' ')}+00"

@@ -1,15 +1,15 @@
 """Reads the rows of a Postgres database behind a fence, along the key and without locks.
 
-Each SELECT is one snapshot of its own, within the limits. If a standby is read, the read waits
-until the standby has replayed what the fence needs.
+Each SELECT is a separate snapshot, within the limits. If a standby is read, the read waits until
+the standby has replayed what the fence needs.
 Cannot detect: rows that an index on the standby misses, for example if its C library sorts
 differently.
 
 Key columns are compared as one row value, so the index is used. Server and index order by the
-collation of the column. A key is returned as a text and sent back as a value of the column's
-type, so bounds use the same order. A bound that names only the first columns of a key covers
-all keys that begin with them. A type of an extension has an order that the search path does not
-find; it is ordered by its text, byte by byte, without an index.
+collation of the column. A key is read as text and sent back as a value of the column's type, so
+bounds use the same order. A bound with only the first columns of a key covers all keys that begin
+with them. The search path does not find the operators of an extension's type, so it is ordered by
+its text, byte by byte, without an index.
 
 `describe` raises ProofError unless the publication sends new writes to the table.
 """
@@ -87,13 +87,13 @@ UNORDERED = (
 
 @dataclass(frozen=True, slots=True)
 class PostgresKey:
-    """The columns of a key, in its order, and how the server is asked about them."""
+    """The columns of a key, in its order, and SQL conditions on them."""
 
     columns: tuple[ReadColumn, ...]
 
     @classmethod
     def of(cls, shard: str, columns: Sequence[ReadColumn], key: Sequence[str]) -> "PostgresKey":
-        """Those of *key* among the shard's.
+        """The columns of *key*, found among the shard's *columns*.
 
         Raises:
             ConfigError: rows cannot be read along the key; names the shard and the reason.
@@ -116,11 +116,11 @@ class PostgresKey:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Expressions that return the key of a row: the values as they are."""
+        """Expressions that return the values of the key."""
         return tuple(quote_name(one.name) for one in self.columns)
 
     def texts(self, row: Sequence[str | None]) -> KeyTexts:
-        """A row's values of ``wanted``; none is NULL."""
+        """The values of ``wanted`` in a row; none is NULL."""
         return tuple(value or "" for value in row)
 
     def above(self, key: KeyTexts) -> SqlCondition:
@@ -148,7 +148,7 @@ PUBLISHED = (
 
 
 def explain_unsent(source: PostgresSource, shard: Shard) -> str | None:
-    """Why rows of *shard* that are written now are not all sent; None if they are."""
+    """Why not all rows that are now written to *shard* are sent; None if they are."""
     session, name = source.session, source.publication
     asked = partial(_is_same, ShardId.parse(shard.name))
     if elsewhere := find_sent_elsewhere(session, name, asked):
@@ -173,9 +173,10 @@ RELATION = (
 
 @dataclass(eq=False)
 class PostgresRowReader(SqlRowReader):
-    """Rows of one database; fences are its own, rows a standby's where ``read_from`` names one.
+    """Reads fences from the source's database, and rows from it or from the standby ``read_from``.
 
-    ``patience`` is how long transactions may stay open, and a standby take, before a read.
+    ``patience`` is the time limit before a read: for open transactions to end, and for a standby to
+    reach the fence.
     """
 
     notations: ClassVar[frozenset[Notation]] = frozenset((Notation.CONNECT,))
@@ -186,10 +187,10 @@ class PostgresRowReader(SqlRowReader):
     read_from: PostgresSource = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Name the servers; each is dialled when it is first asked.
+        """Prepare the servers; each connects at its first query.
 
         Raises:
-            ConfigError: the options name no database, or no replica.
+            ConfigError: the options name no database, or an invalid replica.
         """
         self.server = self._source(self.settings)
         replica = read_replica(self.settings)
@@ -200,10 +201,10 @@ class PostgresRowReader(SqlRowReader):
         return self.server.shards(".*")
 
     def describe(self, shard: Shard) -> TableDescription:
-        """Columns and primary key; the publication must send new writes.
+        """Describe columns and primary key; the publication must send new writes.
 
         Raises:
-            ProofError: it does not, or there is no such table.
+            ProofError: it does not send them, or the table does not exist.
         """
         if (why := explain_unsent(self.server, shard)) is not None:
             raise ProofError(f"{self.where}: {shard.name} cannot get a base: {why}")
@@ -211,7 +212,7 @@ class PostgresRowReader(SqlRowReader):
         return describe_table(shard, relation.columns, self.server.key_columns(shard))
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
-        """Note the log's end, then commit a heartbeat, then take a transaction's number.
+        """Read the end of the log, then commit a heartbeat, then take a transaction number.
 
         A change's order begins with the commit before it.  The commit of the heartbeat is above
         the fence, so everything that is committed after it is above the fence too.
@@ -232,9 +233,9 @@ class PostgresRowReader(SqlRowReader):
         return to_wire_texts(self._key(shard, key).columns[0], ids).texts
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
-        """Rows along the key, after all transactions that wrote before the fence have ended.
+        """Read rows along the key, after all transactions that wrote before the fence have ended.
 
-        The server is the fence's before and after, or has replayed as much.
+        Before and after the read, the server must have reached the fence.
         """
         needed = self._await(fence)
         relation = self._relation(asked.shard, asked.declared)
@@ -253,7 +254,7 @@ class PostgresRowReader(SqlRowReader):
         )
 
     def _await(self, fence: ReadFence) -> Position:
-        """Wait until every read sees what the fence promises; returns the log end by then."""
+        """Wait until reads see everything below the fence; return the end of the log then."""
         until = time.monotonic() + self.patience.total_seconds()
         needed = self._ended(fence, until)
         self._refuse_own_log()
@@ -315,20 +316,20 @@ class PostgresRowReader(SqlRowReader):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``only`` is written before the name if rows of inheriting tables are not its own."""
+    """A table to read; ``only`` precedes its name in SQL, to exclude rows of inheriting tables."""
 
     only: str
     columns: tuple[ReadColumn, ...]
 
 
 def _expression(one: ReadColumn) -> str:
-    """An expression that returns the whole value: money is printed by the server's locale."""
+    """An expression for the exact value: the server prints money by its locale."""
     name = quote_name(one.name)
     return f"{name}::numeric" if one.column.kind == "MONEY" else name
 
 
 def _explain_behind(fence: ReadFence, needed: Position, server: Head) -> str | None:
-    """What *server* is missing to be read; None if nothing."""
+    """Why *server* may not be read for the fence; None if it may."""
     if server.identity != fence.head.identity:
         return f"it is {server.identity}, not {fence.head.identity}"
     if not POSITIONS.has_reached(server.position, needed):

@@ -1,9 +1,9 @@
 """Runs statements on one pinned Postgres connection, one at a time, within the limits.
 
 The server enforces a time limit on each statement, and the client on each answer. Counts, sums
-and row reads are refused while too many statements run. So is a read from which row-level
-security would hide rows. A failed connection is dropped and
-never reused: the next use connects again, so no answer can belong to an earlier statement.
+and row reads are rejected while too many statements run. A read from which row-level security
+would hide rows is rejected too. A failed connection is dropped and never reused: the next use
+connects again, so no answer can belong to an earlier statement.
 Cannot detect: whether statements of other users run, without the role `pg_monitor`.
 
 The heartbeat table has one row per source and is created once.
@@ -27,16 +27,16 @@ from pipeline.sources.source import Limits
 from pipeline.sources.sql import Ask, SqlSession
 
 # SQLSTATEs, appendix A of Postgres's manual.
-CONFLICT = "40001"  # a read-only transaction gets it from the recovery of a standby alone
-TOO_SLOW = {"57014", "55P03", "25P03", "40P01", CONFLICT}  # ended at a limit of time, or for a lock
+CONFLICT = "40001"  # a read-only transaction gets it only from the recovery of a standby
+TOO_SLOW = {"57014", "55P03", "25P03", "40P01", CONFLICT}  # ended by a time limit, or for a lock
 REFUSED = {"42501", "28000", "28P01", "0LP01", "3D000"}
-POLICIES = "check_enable_rls"  # the server's function that refuses filtered reads, in each language
+POLICIES = "check_enable_rls"  # the server's function that rejects filtered reads
 ABSENT = {"42P01", "42703", "3F000", "42704", "42883", "22P02"}
-MEANINGLESS = {"22003", "22007", "22008", "22025"}  # no day, time, number or pattern
+MEANINGLESS = {"22003", "22007", "22008", "22025"}  # an invalid date, time, number or pattern
 UNSUPPORTED = "0A000"  # such as a read of an unlogged table on a standby
 READ_ONLY = "25006"
-NO_CLEAR_TEXT = "!password"  # libpq: any method but the password itself
-# Before anybody is signed in there is no SQLSTATE, only words.
+NO_CLEAR_TEXT = "!password"  # libpq: every method except the clear password
+# Errors before the login have no SQLSTATE, only a text.
 LOGIN = ("password authentication failed", "no pg_hba.conf entry", "does not exist", "no password")
 WAITED = ("timeout expired", "timed out")
 RUNNING = (
@@ -47,7 +47,7 @@ RUNNING = (
 
 @dataclass(eq=False)
 class PostgresSession(SqlSession):
-    """A connection to one *database* of a server, by its address."""
+    """One connection to one ``database`` of a server."""
 
     driver_error: ClassVar[type[Exception]] = psycopg.Error
     settings: SourceSettings
@@ -57,17 +57,15 @@ class PostgresSession(SqlSession):
     _connection: Any = field(default=None, repr=False)
 
     def ask(self, statement: str, *arguments: object) -> list[Row]:
-        """A literal ``%`` in *statement* is written twice."""
+        """Run a statement and return its rows; a literal ``%`` in it is written twice."""
         with self.opened() as connection:
             cursor = connection.execute(statement, arguments)
             return list(cursor.fetchall()) if cursor.description else []
 
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
-        """Run one statement; its rows as the server wrote them, columns named by their places.
+        """Run one statement; return its rows as the server wrote them, columns named by position.
 
-        All are strings.
-
-        Raises what ``ask`` raises.
+        All values are strings.  Raises what ``ask`` raises.
         """
         with self.opened() as connection:
             found = connection.execute(statement, arguments).pgresult
@@ -89,7 +87,7 @@ class PostgresSession(SqlSession):
             ask("ROLLBACK")
 
     def disconnect(self, connection: Any) -> None:
-        connection.pgconn.finish()  # close() would wait for a server that may be gone
+        connection.pgconn.finish()  # close() would wait for a server that may be down
 
     def connect(self) -> Any:
         connection: Any = PatientConnection.connect(
@@ -115,10 +113,10 @@ class PostgresSession(SqlSession):
             f"SET idle_in_transaction_session_timeout = {silent};"
             "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET intervalstyle = 'iso_8601';"
             "SET bytea_output = 'hex'; SET extra_float_digits = 1; SET xmloption = 'content';"
-            "SET synchronous_commit = local;"  # a standby that is down holds up no heartbeat
+            "SET synchronous_commit = local;"  # a standby that is down must not delay heartbeats
             "SET max_parallel_workers_per_gather = 0;"
             "SET row_security = off;"  # a read from which a policy would hide rows is an error
-            "SET search_path = pg_catalog"  # no function of a user's stands before the server's
+            "SET search_path = pg_catalog"  # a user's function must not replace the server's
         )
         return connection
 
@@ -150,16 +148,16 @@ ELSEWHERE = "it is a standby, or set to read only: name the server that takes wr
 
 
 class PatientConnection(psycopg.Connection[Row]):
-    """Waits for no answer longer than *patience*, in seconds: of itself it would for ever."""
+    """A connection that waits for an answer at most ``patience`` seconds; psycopg has no limit."""
 
     patience: float | None = None
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """As psycopg's, which every statement goes through."""
+        """Override psycopg's method, which every statement uses, to add the time limit."""
         return super().wait(gen, interval, self.patience if timeout is None else timeout)
 
     def __del__(self, *_: Any) -> None:
-        """Let go without a warning: libpq hangs up with who had it, as PyMySQL does."""
+        """Suppress psycopg's warning: libpq closes the connection when it is deleted."""
 
 
 def quote_name(name: str) -> str:
@@ -168,7 +166,7 @@ def quote_name(name: str) -> str:
 
 
 def tls_arguments(its: TlsSettings, host: str) -> dict[str, Any]:
-    """How libpq is to verify the server at *host*; without TLS it gets no password itself."""
+    """Arguments for libpq to verify the server at *host*; without TLS no clear password is sent."""
     if not needs_tls(its.tls, host):
         return {"sslmode": "disable", "require_auth": NO_CLEAR_TEXT}
     known = its.ca or ssl.get_default_verify_paths().cafile or "system"
@@ -181,15 +179,15 @@ def tls_arguments(its: TlsSettings, host: str) -> dict[str, Any]:
 
 
 def quote_for_display(name: str) -> str:
-    """*name* as an identifier in a statement for people, in quotes as it is."""
+    """*name* as a quoted identifier in a statement that is shown to people."""
     return f'"{name.replace(chr(34), 2 * chr(34))}"'
 
 
 def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
-    """Create the table *heartbeat*, ``schema.table``, unless it is there.
+    """Create the table *heartbeat*, ``schema.table``, unless it exists.
 
     Raises:
-        ConfigError: if that is forbidden; it names the statements somebody else must run.
+        ConfigError: the user may not create it; the message has the statements to run.
     """
     schema, _, table = heartbeat.partition(".")
     if ask(
@@ -212,10 +210,10 @@ def create_heartbeat_table(ask: Ask, heartbeat: str, source: str) -> None:
 
 
 def heartbeat_ddl(heartbeat: str) -> tuple[str, str]:
-    """Statements that create *heartbeat*, ``schema.table``, where it is not there: schema first.
+    """The statements that create *heartbeat*, ``schema.table``: first the schema, then the table.
 
-    Who may not create a schema may not even say IF NOT EXISTS.  Its one row is changed all the
-    time, so its pages are left room for that.
+    A user who may not create schemas may not even run CREATE SCHEMA IF NOT EXISTS.  The fill factor
+    leaves space in pages, because the same rows are updated all the time.
     """
     return (
         f"CREATE SCHEMA IF NOT EXISTS {quote_for_display(heartbeat.partition('.')[0])}",
@@ -225,5 +223,5 @@ def heartbeat_ddl(heartbeat: str) -> tuple[str, str]:
 
 
 def display_table(heartbeat: str) -> str:
-    """``schema.table`` in quotes, for people."""
+    """``schema.table`` with quoted names, to show to people."""
     return ".".join(quote_for_display(part) for part in heartbeat.split(".", 1))

@@ -1,7 +1,7 @@
 """Checks that the publication sends every change and that the slot still retains the log.
 
-Each iteration of the landing loop runs both checks. What they saw is kept in the landing
-checkpoint, so another process can compare.
+Each iteration of the landing loop runs both checks. Their results are kept in the landing
+checkpoint, so that another process can compare.
 
 Publication: its table list and a digest of the catalog's tables are queried. The tables are
 read again only if the digest differs. The log has no event for a DROP, a RENAME, or a partition
@@ -13,8 +13,8 @@ a table a new file (`relfilenode`):
   a volatile default. Each rewrites the rows of the columns in `pg_attribute`.
 
 VACUUM FULL, CLUSTER, SET TABLESPACE, SET LOGGED and pg_repack also give a new file but leave
-`pg_attribute` unchanged. So does a TRUNCATE that is sent. For a partition under the name of its
-root, a new file is harmless only if one of its rows is older than the previous check. The first
+`pg_attribute` unchanged. So does a TRUNCATE that is sent. If a partition is sent under the name
+of its root, a new file is harmless only if a row is older than the previous check. The first
 three keep `xmin`; TRUNCATE leaves no row.
 Cannot detect: a change that was made and undone between two checks.
 False positives: ALTER COLUMN TYPE without USING; a new file and changed columns from two
@@ -64,7 +64,7 @@ WHERE s.slot_name = %s AND s.database = current_database()
 
 @dataclass(eq=False)
 class WatchedSlot:
-    """The slot called *name*, of the session's database."""
+    """The slot called ``name`` in the session's database."""
 
     session: PostgresSession
     name: str
@@ -72,9 +72,9 @@ class WatchedSlot:
     _broken: Break | None = None
 
     def look(self, head: Head) -> tuple[Break | None, RetainedLog | None]:
-        """The last break in retention, None without any; and what is retained now.
+        """Return the last break in retention, None without one, and the log that is retained now.
 
-        *head* is the server's, read just before: a slot that is created later begins there.
+        *head* is the server's, read just before: a slot created later begins at or above it.
 
         Raises:
             UnreachableError: the server does not answer.
@@ -121,7 +121,7 @@ SELECT n.nspname::text AS schema FROM pg_publication p
 JOIN pg_publication_namespace s ON s.pnpubid = p.oid JOIN pg_namespace n ON n.oid = s.pnnspid
 WHERE p.pubname = %s
 """
-# What holds rows, and under which name they are sent.
+# Tables that store rows, with the names under which the rows are sent.
 STORED = """\
 FROM pg_class c JOIN pg_class t ON t.oid = CASE WHEN %s AND c.relispartition
     THEN pg_partition_root(c.oid)::oid ELSE c.oid END
@@ -136,8 +136,8 @@ SELECT md5(coalesce(string_agg(
 STORES = f"""\
 SELECT c.oid::bigint AS oid, n.nspname::text AS schema, t.relname::text AS relation,
     c.relfilenode::bigint AS file, c.xmin::text AS written, c.oid <> t.oid AS part {STORED}"""
-# What a publication sends of a table in part, whose old rows it sends by no primary key, and
-# what row-level security hides from the reader of the slot, or the reader that was seen last.
+# Tables that a publication sends in part, tables with REPLICA IDENTITY NOTHING or USING INDEX, and
+# tables of which row-level security hides rows from the present or last reader of the slot.
 ODD = f"""\
 WITH own AS (SELECT c.oid, t.oid AS root, n.nspname, t.relname, c.relreplident {STORED})
 SELECT own.oid::bigint AS oid, own.nspname::text AS schema, own.relname::text AS relation,
@@ -164,16 +164,16 @@ SELECT n.nspname::text AS schema, c.relname::text AS relation
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s
 """
 
-ENTRY = "entry "  # what a key of an entry of the publication begins with; others are oids
+ENTRY = "entry "  # prefix of the keys of entries of the publication; other keys are oids
 Stores = Mapping[ShardId, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table that holds rows, and under which name they are sent; a ``part`` under its root's.
+    """A table that stores rows, and the ``shard`` under whose name they are sent.
 
-    ``file`` is its relfilenode, ``columns`` a digest of when its rows of ``pg_attribute`` were
-    written.
+    A ``part`` is a partition that is sent under the name of its root.  ``file`` is its relfilenode;
+    ``columns`` is a digest that changes when its rows in ``pg_attribute`` are written.
     """
 
     oid: int
@@ -183,24 +183,24 @@ class StoredTable:
     part: bool = False
 
     def __str__(self) -> str:
-        """Render as in the landing checkpoint."""
+        """Format it for the landing checkpoint."""
         shown = [self.shard.database, self.shard.relation, self.file, self.columns, int(self.part)]
         return json.dumps(shown, separators=(",", ":"))
 
     @classmethod
     def parse(cls, oid: int, text: str) -> "StoredTable":
-        """Read back what ``str`` wrote."""
+        """Parse the text of ``str``."""
         database, relation, file, columns, part = json.loads(text)
         return cls(oid, ShardId(database, relation), file, columns, bool(part))
 
     def is_rewritten(self, before: "StoredTable") -> bool:
-        """Whether its rows may be others than *before*, as far as the catalogue shows."""
+        """Whether its rows may differ from those of *before*, as far as the catalog shows."""
         return self.file != before.file and (self.part or self.columns != before.columns)
 
 
 @dataclass(eq=False)
 class PublishedTables:
-    """The tables that publication *name* sends, and what their names referred to before."""
+    """The tables that the publication ``name`` sends, compared with those of earlier checks."""
 
     session: PostgresSession
     name: str
@@ -218,7 +218,9 @@ class PublishedTables:
     _replaced: dict[ShardId, float] = field(default_factory=dict)
 
     def capture(self) -> CaptureScope:
-        """A row that it may leave out is not sent.
+        """The tables that the publication sends, those replaced since, and hazards.
+
+        No table is sent if the publication does not exist or omits an operation.
 
         Raises:
             UnreachableError: the server does not answer.
@@ -254,7 +256,7 @@ class PublishedTables:
     def _odd(
         self, facts: PublicationFacts, schemas: Collection[str]
     ) -> Iterator[PostgresShardFacts]:
-        """Tables that it sends in part, or whose deletes are not identified by a primary key."""
+        """Yield tables sent in part, with hidden rows, or with identity NOTHING or USING INDEX."""
         rows = [
             row
             for row in self.session.ask(ODD, facts.via_root, self.name, self.slot, self._reader)
@@ -298,7 +300,7 @@ class PublishedTables:
         self._replaced |= dict.fromkeys(found, self.clock())
 
     def _stored(self, rows: Iterable[Row]) -> Mapping[int, StoredTable]:
-        """Tables with their columns, which are asked for where the catalogue's row is another."""
+        """The tables of *rows*; columns are queried only if the table's catalog row has changed."""
         written = {int(row["oid"]): str(row["written"]) for row in rows}
         asked = [oid for oid, at in written.items() if self._written.get(oid) != at]
         columns = {oid: one.columns for oid, one in self._tables.items()}
@@ -316,13 +318,13 @@ class PublishedTables:
         }
 
     def _rule(self, before: StoredTable, now: StoredTable) -> None:
-        """Remember that a part's new file holds its old rows, if it does."""
+        """Remember that the new file of a partition has its old rows, if it has."""
         if now.part and now.columns == before.columns and self._holds_old_rows(now.oid):
             self._kept.add((now.oid, before.file))
             self._kept.add((now.oid, now.file))
 
     def _holds_old_rows(self, oid: int) -> bool:
-        """Whether a row of it is older than the last look; False where that cannot be read."""
+        """Whether a row is older than the last check; False if the rows cannot be read."""
         try:
             for leaf in self.session.ask(LEAF, oid):
                 table = f"{quote_name(str(leaf['schema']))}.{quote_name(str(leaf['relation']))}"
@@ -340,7 +342,7 @@ class PublishedTables:
         return not (kept and known.columns == now.columns)
 
     def _differing(self, remembered: Mapping[str, str]) -> frozenset[ShardId]:
-        """Names behind which something else was *remembered*, or other rows of the same."""
+        """Names that referred to other tables, or to rewritten rows, in *remembered*."""
         tables, entries = dict[int, StoredTable](), dict[ShardId, frozenset[str]]()
         for key, text in remembered.items():
             if key.startswith(ENTRY):
@@ -358,9 +360,9 @@ class PublishedTables:
 
 
 def find_replaced(before: Stores, now: Stores) -> frozenset[ShardId]:
-    """Names that refer to nothing now, or to something that had another name.
+    """Names that lost a table since *before*, or refer to one that had another name.
 
-    A table that is new is assumed to be empty.
+    A new table is assumed to be empty.
     """
     known = {store: name for name, stores in before.items() for store in stores}
     lost = {name for name, stores in before.items() if not stores <= now.get(name, frozenset())}

@@ -1,11 +1,10 @@
 """Queries one Postgres database for its contents, its log head and heartbeats.
 
-Counts and sums of one call come from one snapshot, within the limits of the source. The
-estimate of the planner is checked before any row is counted. Calls of one source wait for each
-other, so build one source for the heartbeat and another for the probes.
+Counts and sums of one call are from one snapshot, within the limits of the source. The estimate
+of the planner is checked before any row is counted. Calls of one source wait for each other, so
+build one source for the heartbeat and another for the probes.
 
-A server counts on from its predecessor after a promotion, so its identity contains the
-timeline.
+A promoted server continues the LSNs of its predecessor, so its identity contains the timeline.
 
 Cannot detect: rows of an UNLOGGED table, which are in no log; triggers skipped by a session
 with `session_replication_role = replica`, although its own writes are logged.
@@ -70,10 +69,10 @@ def aggregate_sql(
     fields: Sequence[AggregatedColumn],
     table: str,
 ) -> str:
-    """Sum rows of *table* between two places for moments; ``n`` are rows, ``s0``, ``s1`` sums.
+    """A SELECT with two placeholders for times; ``n`` is the rows, ``s0``, ``s1``, ... the sums.
 
     Raises:
-        ProofError: there is no such column, or it is of another kind.
+        ProofError: a column does not exist, or has an unsuitable type.
     """
     known = KINDS.known(columns, shard, column, fields)
     sums = ""
@@ -90,9 +89,9 @@ def aggregate_sql(
 
 
 def find_scanned_tables(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Tables, with their schemas, that *plan* (of EXPLAIN VERBOSE) reads whole to find some rows.
+    """Yield schema and name of each table that *plan* (of EXPLAIN VERBOSE) scans with a filter.
 
-    What such a step gives is what its condition lets through, and not what it reads.
+    The planner's estimate of such a step is the rows that pass the filter, not those it reads.
     """
     if plan["Node Type"] == "Seq Scan" and "Filter" in plan:
         yield plan["Schema"], plan["Relation Name"]
@@ -100,12 +99,12 @@ def find_scanned_tables(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from find_scanned_tables(step)
 
 
-# Where a promoted server ended to follow it tells until it is started again; after a crash it tells
-# the end of its recovery, and then of no receiver.
-# A promoted server counts on from where the old one was: only its timeline tells them apart.  The
-# name of the segment has it, and is there to be asked for where the log is written.  A standby
-# shows what it had replayed at its last restartpoint or written page, and what it receives now: it
-# requests only a timeline that it has not yet left.  Without pg_monitor the latter is NULL.
+# ``parted``: until its restart, a promoted server shows where it left the log of its predecessor.
+# After a crash it shows the end of its recovery, but then no receiver.
+# ``timeline``: only it distinguishes a promoted server from its predecessor.  On a server that
+# writes a log, the name of the segment contains it.  A standby shows the timeline of its last
+# restartpoint or written page, and the one that it receives, which it has not left yet.  Without
+# pg_monitor the latter is NULL.
 HEAD = """\
 SELECT system_identifier::text AS system,
     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
@@ -119,7 +118,7 @@ SELECT system_identifier::text AS system,
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 FROM pg_control_system()
 """
-# A clone has all that HEAD returns, but was started at another time.
+# A clone returns the same HEAD, but has another start time.
 WRITER = """\
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_postmaster_start_time() END::text AS started
 """
@@ -136,9 +135,9 @@ WHERE s.nspname = %s AND c.relname = %s
 
 @dataclass(eq=False)
 class PostgresSource(SqlSource):
-    """One database of a server, with the publication and the slot that it is replicated by.
+    """One database of a server, with its publication and its replication slot.
 
-    ``read_from`` is the ``host:port`` of a standby for backfills and for probes.
+    ``read_from`` is the ``host:port`` of a standby for backfills and probes.
     """
 
     dialect: ClassVar[Dialect] = POSTGRES
@@ -159,7 +158,7 @@ class PostgresSource(SqlSource):
     _slot: WatchedSlot = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Name the server; it is dialled when it is first asked.
+        """Prepare the session, which connects at its first query.
 
         Raises:
             ConfigError: Postgres does not accept the slot's name, or ``read_from`` is invalid.
@@ -178,7 +177,7 @@ class PostgresSource(SqlSource):
         return quote_name(name)
 
     def qualify(self, shard: Shard) -> str:
-        """Without the rows of tables that inherit from it; with those of its partitions."""
+        """The table in SQL; excludes rows of inheriting tables, includes those of partitions."""
         table = ShardId.parse(shard.name)
         kinds = [row["kind"] for row in self._session.ask(KIND, table.database, table.relation)]
         only = "ONLY " if kinds == ["r"] else ""
@@ -193,7 +192,7 @@ class PostgresSource(SqlSource):
     def refuse_large(
         self, ask: Ask, shard: Shard, statement: str, arguments: Sequence[object], *, scans: bool
     ) -> None:
-        """The planner estimates what a step returns; a filtered scan reads the whole table."""
+        """Reject a statement by the planner's estimates; a filtered scan counts the whole table."""
         (answer,) = ask(f"EXPLAIN (FORMAT JSON, VERBOSE) {statement}", *arguments)
         plan = answer["QUERY PLAN"][0]["Plan"]
         scanned = find_scanned_tables(plan) if scans else ()
@@ -201,13 +200,13 @@ class PostgresSource(SqlSource):
         self.limits.refuse_rows(max(_most(plan), read), shard.name)
 
     def head(self) -> Head:
-        """Identity of the database and end of the log of the server that answers."""
+        """Identity of the database on the server that answers, and the end of its log."""
         (row,) = self._session.ask(HEAD)
         parted = None if row["parted"] is None else log_position(parse_lsn(str(row["parted"])))
         return Head(_identity(row), log_position(parse_lsn(str(row["lsn"]))), parted)
 
     def log_writer(self) -> str | None:
-        """The start time of the server, if it writes a log of its own; None if it replays one."""
+        """The start time of the server if it writes a log; None if it replays one."""
         (row,) = self._session.ask(WRITER)
         return None if row["started"] is None else str(row["started"])
 
@@ -215,9 +214,9 @@ class PostgresSource(SqlSource):
         create_heartbeat_table(self._session.ask, self.settings.heartbeat, self.name)
 
     def write_heartbeat(self, at_least: int, at: datetime) -> Heartbeat:
-        """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
+        """Commit the next heartbeat number, at least *at_least*, with our time *at*.
 
-        The number is that of the row plus one, so a lost answer leaves no hole.
+        The number is the stored one plus one, so a lost answer leaves no hole.
 
         Raises:
             ConfigError: the server is a standby, or takes no writes.
@@ -249,7 +248,7 @@ class PostgresSource(SqlSource):
         return next((tuple(row["columns"]) for row in indexes if row["primary"]), ())
 
     def sends(self) -> CaptureScope:
-        """Tables that the publication sends whole under their own names, and the retained log."""
+        """The tables that the publication sends, and the log that the slot retains."""
         broken, keeper = self._slot.look(self.head())
         return replace(self._published.capture(), broken=broken, keeper=keeper)
 
@@ -261,7 +260,7 @@ class PostgresSource(SqlSource):
         return describe_source(server, found, self._names, elsewhere)
 
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
-        """Rule on its settings, its user's rights, its slot, and the tables that are captured."""
+        """Findings on settings, the slot, grants of the user, and captured tables."""
         server = read_server_facts(self._session, self._names, self.settings.heartbeat)
         shards = read_shard_facts(
             self._session, self.name, self.publication, scope.captured, slot=self._names.slot
@@ -272,7 +271,7 @@ class PostgresSource(SqlSource):
         )
 
     def _oids(self, shard: Shard) -> list[int]:
-        """The number by which the catalogue knows *shard*; empty if it is not there."""
+        """The oid of *shard* in a list, which is empty if it does not exist."""
         table = ShardId.parse(shard.name)
         found = self._session.ask(
             "SELECT c.oid::bigint AS oid FROM pg_class c JOIN pg_namespace n"
@@ -283,7 +282,7 @@ class PostgresSource(SqlSource):
 
 
 def _identity(row: Row) -> str:
-    """``system/timeline/database``: a database that was created again is another one."""
+    """``system/timeline/database``; a database that was created again has another number."""
     timeline = int(str(row["file"])[:8], 16) if row["file"] else int(row["timeline"])
     return f"{row['system']}/{timeline}/{row['database']}"
 
@@ -293,7 +292,7 @@ def _is_among(shards: Collection[str], name: ShardId) -> bool:
 
 
 def _most(plan: Row) -> int:
-    """The most rows that a step of *plan* is estimated to give; none is read for that."""
+    """The largest estimated number of rows of a step of *plan*."""
     return max(int(plan["Plan Rows"]), *(_most(step) for step in plan.get("Plans", [])), 0)
 
 

@@ -1,8 +1,8 @@
 """Describes Postgres columns and their Spark types.
 
-A column comes from its rows or from the catalog. Rows have the server's name of the type, or a
-user's name (`MOOD`, `PRICE`), and how values are sent. The catalog has the base type. Both
-resolve to one `kind`. The type map is fixed: a change of it breaks existing mirrors.
+A column is described by its rows or by the catalog. Rows have the server's name of the type, or
+a user's name (`MOOD`, `PRICE`), and the type in which values are sent. The catalog has the base
+type. Both give the same `kind`. The type map is fixed: changing it breaks existing mirrors.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ KNOWN = frozenset(
         *("INT4RANGE", "INT8RANGE", "NUMRANGE", "TSRANGE", "TSTZRANGE", "DATERANGE"),
     }
 )
-SENT = {  # what a type made by users is sent as -> what it is made of
+SENT = {  # type in which values of a user's type are sent -> its base type
     **{"boolean": "BOOL", "int16": "INT2", "int32": "INT4", "int64": "INT8"},
     **{"float": "FLOAT4", "double": "FLOAT8", "string": "TEXT", "array": "ARRAY"},
     "data.Enum": "ENUM",
@@ -48,18 +48,18 @@ SENT = {  # what a type made by users is sent as -> what it is made of
     "time.ZonedTimestamp": "TIMESTAMPTZ",
 }
 TEXTS = ("BPCHAR", "VARCHAR", "TEXT", "NAME")
-ANY_SIZE = {2_147_483_647, 131_089, -1, 0}  # what is told of a type that names no size
-MODIFIER = 4  # is added to every size in the catalogue's modifier
+ANY_SIZE = {2_147_483_647, 131_089, -1, 0}  # lengths that rows report for types without a size
+MODIFIER = 4  # the catalog's modifier is the size plus this
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresColumn:
-    """A column as its rows or the catalogue describe it.
+    """A column as its rows or the catalog describe it.
 
-    ``sent`` is the type on the wire, None from the catalogue; ``length`` is the number of digits
-    of a NUMERIC, the characters of a text, the bits; None for any.  ``has_default`` as well where
-    it is not a constant, if that is reported.  ``undigested`` is a reason of the server's not to
-    compare its values; empty without one.
+    ``sent`` is the type on the wire, None from the catalog.  ``length`` is the digits of a NUMERIC,
+    the characters of a text, or the bits; None if any number fits.  ``has_default`` is also true
+    for a default that is not constant, if it is reported.  ``undigested`` is the reason why the
+    server's values must not be compared, empty without one.
     """
 
     name: str
@@ -81,7 +81,7 @@ class PostgresColumn:
 
     @property
     def kind(self) -> str:
-        """The type's one name; of one made by users, what it is made of."""
+        """The canonical name of the type; the base type of a user's type."""
         name = ONE_NAME.get(self.type.upper(), self.type.upper())
         if name in KNOWN:
             return name
@@ -91,17 +91,17 @@ class PostgresColumn:
 
     @property
     def digits(self) -> int | None:
-        """Digits of a NUMERIC; None for any number."""
+        """Digits of a NUMERIC; None if any number fits."""
         return self.length
 
     @property
     def fraction(self) -> int:
-        """Digits after the point of a NUMERIC; may be negative, or more than all."""
+        """Digits after the point of a NUMERIC; may be negative, or more than ``digits``."""
         return self.scale or 0
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """All of the type that decides which values fit; times are sent in one unit or another."""
+        """The parts of the type that decide which values fit, without the unit of sent times."""
         kind = self.kind
         if kind == "NUMERIC":
             return (kind, self.length, self.scale if self.length is not None else None)
@@ -112,7 +112,7 @@ class PostgresColumn:
         return (kind,)
 
     def __str__(self) -> str:
-        """Render the type as Postgres would: ``NUMERIC(10,2)``."""
+        """Format the type as Postgres does: ``NUMERIC(10,2)``."""
         kind, *rest = self.shape
         numbers = ",".join(str(part) for part in rest if isinstance(part, int))
         name = f"{self.type.upper().removeprefix('_')}[]" if kind == "ARRAY" else kind
@@ -120,7 +120,7 @@ class PostgresColumn:
 
 
 def postgres_columns(schema: TableSchema) -> tuple[PostgresColumn, ...]:
-    """The columns of a schema that is Postgres's."""
+    """The columns of *schema*, which must be Postgres's."""
     return cast("tuple[PostgresColumn, ...]", schema.columns)
 
 
@@ -135,9 +135,9 @@ def normalize_size(
 
 
 def read_column(row: Mapping[str, Any], position: int = 0) -> PostgresColumn:
-    """Read the column of a *row* of ``CATALOGUE``.
+    """Build the column of a *row* of ``CATALOGUE``.
 
-    Rows report a domain of texts or numbers as text of any size, so this does too.
+    A domain of texts or numbers becomes text of any size, as rows report it.
     """
     kind = str(row["type"]).upper()
     if row["made"] == "e":
@@ -158,7 +158,7 @@ def read_column(row: Mapping[str, Any], position: int = 0) -> PostgresColumn:
 
 
 def _undigested(row: Mapping[str, Any], base: str, kind: str) -> str:
-    """Why values that the server has are not those of the log; *base* is a domain's own type."""
+    """Why the server's values are not those of the log; *base* is the base type of a domain."""
     if row.get("inherited"):
         return "other tables inherit from its table, whose rows the server counts as its own"
     if row.get("computed"):
@@ -188,7 +188,7 @@ FIXED = {
     **{"DATE": "date", "TIME": "bigint", "TIMESTAMP": "timestamp_ntz", "TIMESTAMPTZ": "timestamp"},
 }
 _EARLY = "a time before 1582-10-15 arrives some days early, and infinity"
-LOST = {  # what does not arrive as it is
+LOST = {  # types with values that arrive changed
     "DATE": "infinity is kept as the last, -infinity as the first day of the lake",
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ"), f"{_EARLY} is kept as the lake's last moment"),
     "MONEY": "money arrives as a double's text; make it NUMERIC",
@@ -217,7 +217,7 @@ def is_decimal(column: PostgresColumn) -> bool:
 
 
 def why_unverifiable(column: PostgresColumn) -> str | None:
-    """Why source and mirror cannot be compared in *column*; None if they can."""
+    """Why *column* of source and mirror cannot be compared; None if it can."""
     name, kind = column.name, column.kind
     if column.type.upper() in LOSSY_ARRAYS:
         return f"{name}: a large array that an UPDATE leaves as it is arrives as NULL"

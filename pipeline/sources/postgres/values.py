@@ -1,8 +1,8 @@
 """Converts wire values of Postgres columns to the Arrow types of the mirror.
 
-A value that does not fit becomes null; nothing is rounded, truncated or guessed. The rows say
-in which unit a time is sent (`time.MicroTimestamp`). Measured: infinity arrives as one fixed
-number per type, or as a word where the type has a time zone. Bits arrive lowest byte first.
+A value that does not fit becomes null; nothing is rounded, truncated or guessed. The rows have
+the unit of times (`time.MicroTimestamp`). Measured: infinity arrives as a fixed number per type,
+or as a word if the type has a time zone. Bits arrive as little-endian bytes.
 
 Array texts follow section 8.15.6 of the Postgres manual: braces, commas, quotes where needed,
 and NULL without quotes.
@@ -37,33 +37,33 @@ from pipeline.schema.wire import HIGHEST, LOWEST, SentAs
 from pipeline.sources.postgres.types import PostgresColumn, is_decimal
 
 FIRST = -62_135_596_800_000_000  # 0001-01-01, in microseconds
-FIRST_OF_ALL = FIRST_DAY + 366  # the same day
+FIRST_OF_ALL = FIRST_DAY + 366  # 0001-01-01, in days
 LATEST, EARLIEST = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
-LAST_DATE, FIRST_DATE = -2_147_472_692, -2_147_472_691  # infinity as days, 32 bits run over
-LAST_DATES, FIRST_DATES = (2_146_033_979, -622_191_234), (-625_821_272,)  # since 3.7; no real days
+LAST_DATE, FIRST_DATE = -2_147_472_692, -2_147_472_691  # infinity in days, overflowed 32 bits
+LAST_DATES, FIRST_DATES = (2_146_033_979, -622_191_234), (-625_821_272,)  # since Debezium 3.7
 UNITS = {"time.Timestamp": 1_000, "time.Time": 1_000}
 NANO = ("time.NanoTimestamp", "time.NanoTime")
 ISO = {"infinity": "9999-12-31T23:59:59.999999Z", "-infinity": "0001-01-01T00:00:00Z"}
 
-# The calendar of JDBC has no 5th to 14th of October 1582: a snapshot sends a DATE of these days ten
-# days later, the log sends it right (*measured*: Debezium 3.7).
+# JDBC's calendar has no 5th to 14th of October 1582: a snapshot sends a DATE of these days ten
+# days later; the log sends the correct one (*measured*: Debezium 3.7).
 SHIFTED = (datetime.date(1582, 10, 15), datetime.date(1582, 10, 25))
 
 Reading = ColumnReading[PostgresColumn]
 
 
 def wire_kind(column: PostgresColumn) -> SentAs:
-    """How the values of *column* arrive."""
+    """The kind in which the values of *column* arrive."""
     return _reading(column).sent
 
 
 def decode_values(column: PostgresColumn, wire: pa.Array) -> pa.Array:
-    """Values of *column*'s Arrow type, as `ColumnReading.values` says."""
+    """Decode values to the Arrow type of *column*; see `ColumnReading.values`."""
     return _reading(column).values(column, wire)
 
 
 def find_altered_by_snapshot(column: PostgresColumn, typed: pa.Array) -> pa.BooleanArray | None:
-    """Days that a collector's snapshot also sends for those ten days earlier.
+    """Which dates a snapshot may have shifted by ten days; None if it shifts none.
 
     Timestamps that early are not compared (`why_unverifiable`).
     """
@@ -84,7 +84,7 @@ def _reading(column: PostgresColumn) -> Reading:
 
 
 def _none(column: PostgresColumn, wire: pa.StringArray) -> pa.Array:
-    """Null: the value is finer than the lake's microseconds, and is not truncated."""
+    """Return nulls: nanoseconds do not fit the lake's microseconds, and are not truncated."""
     return pa.nulls(len(wire), arrow_type(column))
 
 
@@ -105,7 +105,7 @@ def _bytes(_: PostgresColumn, wire: pa.StringArray) -> pa.BinaryArray:
 
 
 def _bits(column: PostgresColumn, wire: pa.StringArray) -> pa.StringArray:
-    """Bits as Postgres writes them, with leading zeros."""
+    """Decode bits to Postgres's text, with leading zeros."""
     return pa.array([_bit_text(text, column.length or 1) for text in wire.to_pylist()], pa.string())
 
 
@@ -169,9 +169,9 @@ ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def parse_array(text: str) -> list[Any]:
-    """Texts, None for NULL; a list for each row of more than one dimension.
+    """The elements of an array: texts, None for NULL, and lists if it has several dimensions.
 
-    Bounds other than from 1 on (``[0:1]={1,2}``) are left aside.
+    Explicit bounds (``[0:1]={1,2}``) are ignored.
     """
     if text.startswith("["):
         text = text.partition("=")[2]
