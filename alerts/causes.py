@@ -1,17 +1,16 @@
-"""Groups verdicts by cause: verdicts that blame one cause become one finding.
+"""Groups verdicts by cause: verdicts that blame the same cause become one finding.
 
-A member leaves a cause only by being seen good: a verdict that blames something else, or knows
-nothing, is no evidence that the first trouble is over.  UNKNOWN verdicts are findings too, of a
-kind of their own: for that kind any knowledge is good, and a FAIL ends it.  An UNKNOWN that no
-person can resolve opens nothing, and ends what another kind of UNKNOWN has opened.
+A member leaves a cause only by a good verdict. A verdict that blames another cause, or is UNKNOWN,
+does not prove that the first problem is over.  UNKNOWN verdicts are findings too, of a separate
+kind: for that kind any decided verdict is good, even a FAIL.  An UNKNOWN that no person can resolve
+opens nothing, and ends a finding of another kind of UNKNOWN.
 
-What follows from a table's state is no incident of its own: while a table is part of an incident
-that says why it is held, or is not there yet, its lateness and what is not known of it are
-shown and open nothing.  While somebody else's write stands in a mirror, rows that differ there
-follow from it; what still differs after that is over is a loss of its own.  A loss that shares a
-row with an open loss of the same table is that loss, whichever check finds it next.  A loss of its
-own names no row that another open loss has named first.  Any other loss, a gap or a suspicion never
-follows from anything.  Pure.
+Consequences of a table's state open no incident. While an incident says why a table is held, or
+while the table is first loaded, its lateness and its UNKNOWN verdicts are shown and open nothing.
+While a mirror has a foreign write, differing rows follow from it. Rows that still differ afterwards
+are a separate loss.  A loss that shares a row with an open loss of the same table joins it,
+whichever check finds it.  A separate loss does not name rows that another open loss has named
+before.  Any other loss, a gap or a suspicion never counts as a consequence.  Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -55,10 +54,10 @@ KINDS: Mapping[str, AlertKind] = {
     "store": AlertKind.SERVICE,
     "disk": AlertKind.SERVICE,
 }
-"""What a FAIL of a check means that is no probe; a probe says itself what its FAIL means."""
+"""What a FAIL means, for checks that are not probes; a probe defines it in its class."""
 
 BEYOND_HELP = frozenset({"unsupported", "no_history", "not_yet"})
-"""UNKNOWN codes that open nothing: not for this table as it is, or not before time has passed."""
+"""UNKNOWN codes that open nothing: the check does not suit the table, or needs more time."""
 
 OF_PROBES = {FailKind.LOST: AlertKind.LOST, FailKind.SUSPECT: AlertKind.SUSPECT}
 _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
@@ -66,7 +65,7 @@ _FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
 _OF_ROWS = frozenset({"range_counts", "values", "max_id", "offset_keys", "day_counts"})
 _FOREIGN = "foreign_write"
 MOST_SHOWN = 3
-"""Keys that a sentence names."""
+"""Most keys that a sentence names."""
 
 
 def fold_findings(
@@ -74,11 +73,10 @@ def fold_findings(
     incidents: Iterable[Incident],
     starting: Collection[str] = frozenset(),
 ) -> tuple[CauseFinding, ...]:
-    """Fold one round's *verdicts* by cause, given the *incidents* that are open.
+    """Group the *verdicts* of one round by cause, given the open *incidents*.
 
-    One finding per cause that is blamed now, or of whose members at least one has spoken.  Of
-    several verdicts on one member the last counts.  *starting* are tables that are read for the
-    first time.
+    Returns one finding per cause that is blamed now, or that has a member with a verdict.  If a
+    member has several verdicts, the last one counts.  *starting* are tables in their first load.
     """
     spoken = {Member(verdict.table, verdict.check): verdict for verdict in verdicts}
     standing = {incident.cause: incident for incident in incidents}
@@ -109,7 +107,7 @@ def fold_findings(
 
 
 def find_cause(verdict: Verdict) -> Cause | None:
-    """Name what *verdict* holds against the world; None for a PASS, or if nothing can be done."""
+    """Return the cause that *verdict* blames; None for a PASS, or if nothing can be done."""
     if verdict.ruling.outcome is Outcome.PASS or _beyond_help(verdict):
         return None
     if verdict.cause:
@@ -128,7 +126,7 @@ def _kind(verdict: Verdict) -> AlertKind:
 def _consequences(
     verdicts: Collection[Verdict], standing: Mapping[Cause, Incident], starting: Collection[str]
 ) -> Callable[[Verdict], bool]:
-    """Returns whether a verdict follows from another trouble of its table or cause."""
+    """Return a function: whether a verdict follows from another problem of its table or cause."""
     now = [(verdict.table, cause) for verdict in verdicts if (cause := find_cause(verdict))]
     known = [one for cause, one in standing.items() if cause.kind in _STANDING_STILL]
     still = {table for table, cause in now if cause.kind in _STANDING_STILL}
@@ -152,7 +150,7 @@ def _consequences(
 
 
 def _open_lateness(incidents: Iterable[Incident]) -> dict[Member, Cause]:
-    """The first of *incidents* that says that a member is late, by member."""
+    """Return, by member, the cause of the first of *incidents* in which it is late."""
     found = dict[Member, Cause]()
     for one in incidents:
         if one.cause.kind is AlertKind.LATE:
@@ -164,7 +162,10 @@ def _open_lateness(incidents: Iterable[Incident]) -> dict[Member, Cause]:
 def _keep_lateness(
     cause: Cause, member: Member, standing: Mapping[Cause, Incident], late: Mapping[Member, Cause]
 ) -> Cause:
-    """Stay with the lateness that is open: what holds changes up moves on while they catch up."""
+    """Return the open lateness of *member* instead of a new one.
+
+    While a table catches up, the hop that delays it changes.
+    """
     if cause.kind is not AlertKind.LATE or cause in standing:
         return cause
     return late.get(member, cause)
@@ -175,9 +176,9 @@ def _join_losses(
     spoken: Mapping[Member, Verdict],
     standing: Mapping[Cause, Incident],
 ) -> dict[Member, Cause]:
-    """Let losses of a table that share a row have one cause: the one that is open, or came first.
+    """Give losses of a table that share a row one cause: the open one, else the first.
 
-    A loss that has an incident stays there, and so does one whose check is failing in an incident.
+    A loss that has an incident stays in it, and so does one whose check is failing in an incident.
     """
     tables = {cause.subject for cause in blamed.values() if _is_loss(cause)}
     rows = {
@@ -215,7 +216,7 @@ def _losses_by_table(causes: Iterable[Cause]) -> dict[str, list[Cause]]:
 def _narrow_loss(
     finding: CauseFinding, standing: Mapping[Cause, Incident], losses: Sequence[Cause]
 ) -> CauseFinding:
-    """Leave out the rows that another of the table's open *losses* named, and this one has not."""
+    """Remove rows that another open loss of the table named and that this one has not named."""
     cause, ruling = finding.cause, finding.ruling
     incident = standing.get(cause)
     if incident is None or not _is_loss(cause):
@@ -234,7 +235,7 @@ def _narrow_loss(
 
 
 def _columns_of(keys: tuple[str, ...], differing: Iterable[RowColumns]) -> Iterator[RowColumns]:
-    """The part of *differing* that is about rows of *keys*."""
+    """Yield the part of *differing* that concerns rows of *keys*."""
     for one in differing:
         if own := subtract_rows(one.keys, subtract_rows(one.keys, keys)):
             yield replace(one, keys=own)
@@ -261,7 +262,7 @@ def _weigh(
 
     passed = {member for member in known & spoken.keys() if good(spoken[member])}
     if any(member.table == cause.subject for member in passed) and not cause.check:
-        passed = known  # the part itself works: whoever blamed it has, or will name, another cause
+        passed = known  # the part itself works, so members that still fail have another cause
     failing = ({*incident.failing} if incident else set()) - passed | set(guilty)
     witness = next(iter(guilty or sorted(known & spoken.keys())))
     ruling = spoken[witness].ruling
@@ -277,7 +278,7 @@ def _weigh(
 
 
 def _joined_rulings(rulings: Sequence[Ruling]) -> Ruling:
-    """The one that names most rows, with the keys of all: no part of a loss is left out."""
+    """Return the ruling that names most rows, with the keys of all rulings."""
     widest, named = max(rulings, key=lambda one: (one.more, len(one.keys))), dict[str, None]()
     known = NamedRows.of(widest.keys)
     for key in (key for one in rulings if one is not widest for key in one.keys):

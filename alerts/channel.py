@@ -10,34 +10,37 @@ from pipeline import plugins
 
 
 class Channel(Protocol):
-    """A way to people.  Its settings are the fields of its class; ``repr=False`` marks secrets."""
+    """Sends messages to people.
+
+    The fields of a channel class are its settings; those with ``repr=False`` are secrets.
+    """
 
     @property
     def per_minute(self) -> int:
-        """Sendings it takes in any 60 seconds; what is more goes into a digest."""
+        """Most sendings in any 60 seconds; further messages go into a digest."""
         ...
 
     @property
     def refresh(self) -> timedelta | None:
-        """How often it must hear again of all that still fires; None if it never forgets."""
+        """How often to send all firing incidents again; None if the receiver keeps its alerts."""
         ...
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
-        """Hand over *messages* in one sending: one as such, several as a digest.
+        """Send *messages* in one request: one message as it is, several as a digest.
 
         Raises:
             BusyError: the receiver asks for a pause.
             UnreachableError: no answer; the same sending may succeed later.
-            RefusedError: it will never be taken.
+            RefusedError: the receiver will never accept it.
         """
         ...
 
 
 def channel_names() -> tuple[str, ...]:
-    """Names of the channels there are, sorted."""
+    """Return the names of all channels, sorted."""
     return plugins.list_keys(channels, "CHANNEL")
 
 
 def find_channel(name: str) -> type[Channel]:
-    """Return the channel class of that name; ConfigError if it is unknown."""
+    """Return the channel class *name*; raises ConfigError if it is unknown."""
     return cast("type[Channel]", plugins.find_class(channels, "CHANNEL", name))

@@ -1,4 +1,4 @@
-"""Sends queued notifications to their channels, each channel in a thread of its own.
+"""Sends queued notifications to their channels, with one thread per channel.
 
 A notification leaves the queue only after its channel has accepted it. If the service is killed
 in between, the notification is sent again. The receiver recognizes the repetition by the id of
@@ -47,10 +47,10 @@ class DeliveryTally:
 
 @dataclass(eq=False)
 class Delivery:
-    """The postman: ``channels`` by the names that routes use.
+    """Delivers queued messages; ``channels`` are keyed by the names that routes use.
 
-    ``patience`` is how long one step waits for slow channels; they go on without it.
-    ``reminders`` returns, per channel, what still fires (:func:`alerts.round.make_reminders`).
+    ``patience`` is how long one step waits for slow channels; they continue in the background.
+    ``reminders`` returns, per channel, all firing incidents (:func:`alerts.round.make_reminders`).
     """
 
     channels: Mapping[str, Channel]
@@ -62,12 +62,12 @@ class Delivery:
     _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
     def __post_init__(self) -> None:
-        """Start no thread yet; at most one per channel is ever made."""
+        """Create the thread pool, with at most one thread per channel; no thread starts yet."""
         size = max(1, min(len(self.channels), _THREADS))
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="deliver")
 
     def deliver_due(self, now: datetime) -> DeliveryTally:
-        """Start on every channel with queued messages, and collect what is done in time."""
+        """Start to serve every channel with queued messages; return the results so far."""
         for name in dict.fromkeys((*self.outbox.channels(), *self._forgetful(now))):
             if name not in self._jobs and not self._stopped.is_set():
                 self._jobs[name] = self._pool.submit(self._serve, name, now)
@@ -83,12 +83,12 @@ class Delivery:
         )
 
     def close(self) -> None:
-        """Start nothing more; each thread ends after the sending it is at."""
+        """Start no further sendings; each thread ends after its current sending."""
         self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _gather(self, name: str, job: Future[DeliveryTally], now: datetime) -> DeliveryTally:
-        """A channel that raises what it must not raise is paused like one that is down."""
+        """Return the result of *job*; if it raised an unexpected error, pause the channel."""
         error = job.exception()
         if error is None:
             return job.result()
@@ -98,7 +98,7 @@ class Delivery:
         return DeliveryTally(failing=(name,))
 
     def _serve(self, name: str, now: datetime) -> DeliveryTally:
-        """Send what *name* may take now, oldest first, until it fails."""
+        """Send the messages that channel *name* may take now, oldest first, until one fails."""
         notifications = self.outbox.waiting(name, _AT_ONCE)
         channel = self.channels.get(name)
         if channel is None:
@@ -137,7 +137,10 @@ class Delivery:
         )
 
     def _refresh(self, name: str, channel: Channel, now: datetime) -> tuple[str, ...]:
-        """Send what still fires, by the thread that sends the ends too: none is revived."""
+        """Send all firing incidents again.
+
+        The same thread sends the ends of incidents, so a reminder never follows an end.
+        """
         self._refreshed[name] = now
         messages = [message for receiver, message in self.reminders(now) if receiver == name]
         standing = self.outbox.health(name)
@@ -148,7 +151,7 @@ class Delivery:
             _log.warning("channel was not refreshed", channel=name, why=str(error))
             self.outbox.set_health(name, health_after_failure(standing, str(error), now))
             return (name,)
-        if standing.failures:  # nothing waits and nothing is left to say: it is not in arrears
+        if standing.failures:  # no message is queued, so the channel counts as healthy
             self.outbox.set_health(name, health_after_success(standing, now))
         return ()
 
@@ -162,7 +165,7 @@ class Delivery:
     def _refuse(
         self, name: str, group: Sequence[QueuedMessage], error: RefusedError, now: datetime
     ) -> int:
-        """Dead-letter a message that is refused alone; retry those of a digest one by one."""
+        """Dead-letter a single refused message; retry the messages of a refused digest singly."""
         standing: ChannelHealth = self.outbox.health(name)
         self.outbox.set_health(
             name,

@@ -26,7 +26,7 @@ _COME_AGAIN = frozenset({408, 425, 429})
 _SERVER_ERROR = 500
 _ANSWER_CHARACTERS = 200
 _LONGEST_PAUSE = timedelta(days=1)
-_DIGITS = 9  # of a number of seconds: more are longer than any pause
+_DIGITS = 9  # most digits of a number of seconds; more are longer than any pause
 _HEADERS = {"Content-Type": "application/json"}
 
 
@@ -37,24 +37,24 @@ def post_json(
     timeout: timedelta,
     tls: TlsSettings = _SYSTEM,
 ) -> None:
-    """Send JSON *body*; return only when the receiver, verified by *tls*, has taken it.
+    """Send JSON *body*; return only when the receiver, verified by *tls*, has accepted it.
 
-    *timeout* is for all of it, however slowly bytes go and come.
+    *timeout* limits the whole request, however slow the transfer is.
 
     Raises:
-        BusyError: 408, 425, 429 or 5xx, with the pause it asks for.
+        BusyError: 408, 425, 429 or 5xx, with the pause that the receiver asks for.
         UnreachableError: no answer within *timeout*, or a file of *tls* cannot be used.
         RefusedError: any other answer.
     """
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it writes whole addresses
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # at INFO it logs full addresses
     host, all_headers = httpx.URL(url).host, {**_HEADERS, **headers}
     try:
         verify = verify_option(url, tls)
-    except ConfigError as error:  # it could when the service started
+    except ConfigError as error:  # the files were usable when the service started
         raise UnreachableError(f"{host} cannot be verified: {error}") from error
     try:
         with BoundedClient(timeout=timeout, verify=verify, trust_env=_by_proxy(url)) as client:
-            # A hook sees the answer before httpx reads where a redirect leads: it may lead nowhere.
+            # The hook runs before httpx reads the target of a redirect, which may be invalid.
             client.event_hooks = {"response": [lambda answer: _judge(answer, host)]}
             with client.stream("POST", url, content=body, headers=all_headers):
                 return
@@ -63,12 +63,12 @@ def post_json(
 
 
 def _by_proxy(url: str) -> bool:
-    """Whether a proxy of the environment may be used: it reads all that goes by plain http."""
+    """Whether a proxy of the environment may be used: not for plain http, which it could read."""
     return is_https(url) and not is_loopback(httpx.URL(url).host)
 
 
 def check_address(url: str) -> None:
-    """Refuse an address that no POST can go to; the message does not repeat it.
+    """Reject an address that no POST can go to; the message does not repeat it.
 
     Raises:
         ConfigError: it is not an http or https address with a host.
@@ -92,14 +92,15 @@ def _judge(answer: httpx.Response, host: str) -> None:
 
 
 def _read_beginning(answer: httpx.Response) -> str:
-    """The beginning of what it says, however long it is.
+    """Return the first characters of the answer, however long it is.
 
-    Neither its compression nor its charset is believed: either may be false, or a bomb.
+    It does not decompress the answer or trust its charset, because either may be wrong or an
+    attack.
     """
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         return "the rest of the answer is compressed"
     found = b""
-    with suppress(httpx.TransportError):  # cut short: its status is known all the same
+    with suppress(httpx.TransportError):  # the body is cut, but its status is known
         for part in answer.iter_raw():
             found += part
             if len(found) >= 4 * _ANSWER_CHARACTERS:
@@ -108,7 +109,7 @@ def _read_beginning(answer: httpx.Response) -> str:
 
 
 def _pause(answer: httpx.Response) -> timedelta | None:
-    """Read Retry-After, seconds or a date; a date counts from the answer's own Date."""
+    """Return Retry-After, in seconds or as a date relative to the Date of the answer, or None."""
     asked = answer.headers.get("Retry-After", "").strip()
     if asked.isascii() and asked.isdigit():
         seconds = int(asked) if len(asked) <= _DIGITS else math.inf

@@ -1,8 +1,7 @@
-"""Decides when a failing check becomes a page, and when that is over.
+"""Decides when a finding becomes a notice, and when its incident ends.
 
-Three-valued: UNKNOWN neither fires, nor starts the clock again, nor clears.  Time counts from the
-first FAIL (or PASS) that nothing has contradicted since; an UNKNOWN in between neither stops nor
-restarts it.  Pure.
+UNKNOWN neither fires nor clears an incident.  Time counts from the first FAIL (or PASS) that has
+not been contradicted since; an UNKNOWN in between neither stops nor restarts it.  Pure.
 """
 
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from checks.model import Outcome, Ruling
 from checks.named_rows import NamedRows, are_within
 from pipeline.clocks import has_passed
 
-MOST_BEFORE = 20  # older ones have been ended many times over
+MOST_BEFORE = 20  # older ones were ended by many earlier notices
 _CHANNEL = "channel"
 Step = tuple[Incident | None, tuple[Notice, ...]]
 
@@ -31,9 +30,9 @@ Step = tuple[Incident | None, tuple[Notice, ...]]
 def advance_incident(
     incident: Incident | None, finding: CauseFinding, policy: AlertPolicy, now: datetime
 ) -> Step:
-    """Move one incident on by one finding; None in and out means that nothing is wrong.
+    """Advance one incident by one finding; None, given or returned, means that nothing is wrong.
 
-    A resolved incident comes out once, to be stored; the next FAIL begins a new episode.
+    A resolved incident is returned once, to be stored; the next FAIL begins a new episode.
     """
     if incident is not None and incident.state is IncidentState.RESOLVED:
         incident = None
@@ -49,7 +48,7 @@ def advance_incident(
 def _worsen(
     incident: Incident | None, finding: CauseFinding, policy: AlertPolicy, now: datetime
 ) -> Incident:
-    """Take in a FAIL: open, fire once *hold* is over, or fall back from recovering."""
+    """Apply a FAIL: open the incident, fire it after *hold*, or end its recovery."""
     if incident is None:
         incident = _open(finding, policy, now)
     due = has_passed(incident.opened, policy.hold, now)
@@ -79,13 +78,13 @@ def _worsen(
 
 
 def _keep_ruling(incident: Incident, finding: CauseFinding) -> Ruling:
-    """What the incident says, with the columns that are known of its rows by now."""
+    """Return the ruling of the incident, with the differing columns known by now."""
     known = finding.ruling.differing or incident.ruling.differing
     return replace(incident.ruling, differing=known)
 
 
 def _has_growth_unheard(incident: Incident) -> bool:
-    """Whether a loss that was acknowledged has grown since, and waits for its notice."""
+    """Whether the loss has grown since its last notice, and waits for a new one."""
     if incident.unheard is None or incident.worse is None:
         return False
     return incident.worse > (incident.notified or incident.opened)
@@ -100,19 +99,22 @@ def _has_grown(incident: Incident, finding: CauseFinding) -> bool:
 
 
 def _is_news(incident: Incident, finding: CauseFinding) -> bool:
-    """Whether a loss that grows is sent again: by a check that joins, or with other rows only."""
+    """Whether a growing loss is sent again: another check joins, or no row was named before."""
     joins = not {*finding.failing} <= {*incident.members}
     return joins or not NamedRows.of(incident.ruling.keys).have_overlap(finding.ruling.keys)
 
 
 def _is_joined(incident: Incident, finding: CauseFinding) -> bool:
-    """Whether one of several checks names rows of a loss that has not grown: it names them all."""
+    """Whether several checks name rows of this loss.
+
+    If it has not grown, the ruling of the incident already names all rows.
+    """
     several = len({*incident.members, *finding.failing}) > 1
     return several and _names_rows(incident, finding)
 
 
 def _names_rows(incident: Incident, finding: CauseFinding) -> bool:
-    """Whether it is a loss of one table whose rows are named."""
+    """Whether it is a loss of one table, and the finding names rows."""
     is_loss = incident.cause.kind is AlertKind.LOST and len(incident.tables) == 1
     return is_loss and bool(finding.ruling.keys)
 
@@ -141,7 +143,7 @@ def _open(finding: CauseFinding, policy: AlertPolicy, now: datetime) -> Incident
 def _ease(
     incident: Incident | None, finding: CauseFinding, policy: AlertPolicy, now: datetime
 ) -> Step:
-    """Take in a PASS: forget a blip, start to recover, or end the episode."""
+    """Apply a PASS: drop a pending incident, start its recovery, or end the episode."""
     if incident is None or incident.state is IncidentState.PENDING:
         return None, ()
     if incident.state is IncidentState.FIRING:
@@ -154,7 +156,7 @@ def _ease(
 
 
 def end_incident(incident: Incident, now: datetime) -> Step:
-    """Close an episode; only who was notified of its start is notified of its end."""
+    """Close an episode; only receivers of an earlier notice are notified of the end."""
     resolved = replace(incident, state=IncidentState.RESOLVED, turned=now, failing=())
     if resolved.notified is None:
         return resolved, ()
@@ -164,11 +166,10 @@ def end_incident(incident: Incident, now: datetime) -> Step:
 
 
 def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
-    """Send the first notice of an incident that fires, or the next one when *repeat* is over.
+    """Send the first notice of a firing incident, or the next one when *repeat* has passed.
 
-    It fires when it has concerned somebody, who has not heard of it, for *hold*.  Whom it concerns
-    later waits for *hold* only: what has just joined may pass soon.  So does one who took a
-    milder trouble.
+    A notice is due when the incident has had a receiver without a notice for *hold*.  This also
+    applies to receivers that a later member or a graver severity adds: a new member may pass soon.
     """
     if policy.muted:
         return incident, ()
@@ -194,7 +195,7 @@ def _notice(incident: Incident, event: Event, now: datetime) -> Step:
 
 
 def _find_recipients(incident: Incident) -> Iterator[tuple[str, str]]:
-    """Yield whom a notice reaches, as (kind, name); a severity includes the milder ones."""
+    """Yield the receivers of a notice as (kind, name); a severity includes the milder ones."""
     grave = list(Severity)
     yield from (("severity", one) for one in grave[grave.index(incident.severity) :])
     yield from (("owner", one) for one in incident.owner.split(", ") if one)

@@ -1,4 +1,4 @@
-"""Words a notice as one neutral message of tables, checks, keys and ranges.
+"""Composes the message of a notice from tables, checks, keys and ranges.
 
 A message never holds row values. Text keys may be e-mail addresses, so they are hidden unless
 `text_keys` is set. A key is a JSON array, as in the change log. Its strings are hidden, and its
@@ -19,7 +19,7 @@ _ARRAY = re.compile(r'\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*")*\]')
 
 
 def hide_text_keys(text: str) -> str:
-    """The *text* with every string inside a JSON array replaced by an ellipsis."""
+    """Return *text* with every string inside a JSON array replaced by an ellipsis."""
     return _ARRAY.sub(lambda found: _without_strings(found[0]), text)
 
 
@@ -27,7 +27,7 @@ def _without_strings(array: str) -> str:
     try:
         key = json.loads(array)
     except ValueError:
-        return array  # a range such as [100, 120), or somebody's own brackets
+        return array  # a range such as [100, 120), or other text in brackets
     if not any(isinstance(part, str) for part in key):
         return array
     return json.dumps(
@@ -44,9 +44,9 @@ _OPENING = {Event.FIRED: "", Event.REPEATED: "still ", Event.CLEARED: "resolved:
 def compose_message(
     notice: Notice, runbooks: str = "docs/runbooks", *, text_keys: bool = False
 ) -> Message:
-    """Put *notice* into words; *runbooks* is the folder or address that its link starts with.
+    """Return the message of *notice*; *runbooks* is the folder or address of its runbook link.
 
-    Keys that are texts are hidden unless *text_keys*: the page and `sluice explain` have them.
+    Text keys are hidden unless *text_keys* is set; the page and `sluice explain` show them.
     """
     if not text_keys:
         notice = _without_text_keys(notice)
@@ -83,7 +83,7 @@ def _without_text_keys(notice: Notice) -> Notice:
 
 
 def runbook_page(incident: Incident, runbooks: str) -> str:
-    """Where to read on: the section of its check; of a common cause, of the failed component."""
+    """Return the runbook section of the check; for a common cause, that of the failed part."""
     cause, members = incident.cause, incident.members
     own = {member.check for member in members if member.table == cause.subject}
     checks = own or {member.check for member in members}
@@ -104,7 +104,7 @@ def _subject(notice: Notice) -> str:
 
 
 def _word(incident: Incident) -> str:
-    """What it is called; rows that only the mirror has are of a kind with lost ones, not lost."""
+    """Return the kind in capitals, but `EXTRA` for a loss whose rows only the mirror has."""
     return "EXTRA" if _is_extra(incident) else incident.cause.kind.upper()
 
 
@@ -146,7 +146,7 @@ def _explain_kind(cause: Cause) -> str:
 
 
 def _join_keys(incident: Incident) -> str:
-    """The first keys, and where the others are listed."""
+    """Return the first keys, and how to list the others."""
     keys = incident.ruling.keys
     shown, rest = ", ".join(keys[:MOST_KEYS]), len(keys[MOST_KEYS:])
     listed = f"; run `sluice status --incident {quote(incident.id)}` to list all"
@@ -163,7 +163,7 @@ def _moment(instant: datetime) -> str:
 
 
 EXTRA_CODES = ("extra_rows", "extra_events", "mirror_ahead")
-"""Codes of a FAIL by which nothing is missing: the lake has what its source has not."""
+"""Codes of a FAIL in which the lake has something that the source does not have."""
 _MEANING = {
     AlertKind.LATE: "changes arrive late; nothing is known to be missing",
     AlertKind.LOST: "source and mirror differ at one position; repair the rows",
@@ -176,4 +176,4 @@ _OF_LEDGERS = {
     "ledger": "rows were lost or doubled on their way into the mirror; take a new base",
     "copy_ledger": "a copy differs from its mirror, which is not affected; load the copy again",
 }
-"""Check -> its meaning: it counts rows and names none, so no repair ends its finding."""
+"""Check -> its meaning; these checks count rows without naming them, so no repair ends them."""

@@ -18,7 +18,7 @@ from checks.model import Outcome, Ruling
 
 
 class AlertKind(StrEnum):
-    """The alert's name, and its page under ``docs/runbooks``; late and lost are never mixed."""
+    """Kind of an alert, and its page in ``docs/runbooks``; late and lost are never mixed."""
 
     LATE = "late"
     LOST = "lost"
@@ -37,7 +37,7 @@ class Severity(StrEnum):
 
 
 class IncidentState(StrEnum):
-    """The life of an incident; only the last is over."""
+    """States of an incident; only a resolved incident is over."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -55,11 +55,11 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertPolicy:
-    """What the operator decided for one finding.
+    """What the operator configured for one finding.
 
-    ``hold``: how long it must fail before the first notice; ``keep``: how long it must pass before
-    it is over; ``repeat``: sent again after this long, None for once only.  ``muted``: no notice is
-    sent *now*; who was notified before still gets the end of it.
+    ``hold``: how long it must fail before the first notice.  ``keep``: how long it must pass before
+    the incident ends.  ``repeat``: time until the next notice; None sends only one.  ``muted``: no
+    notice is sent now, but receivers of earlier notices are notified of the end.
     """
 
     hold: timedelta = timedelta()
@@ -81,9 +81,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What an incident is about: one member, or what several verdicts blame in common.
+    """The cause of an incident: one member, or a cause that several verdicts blame.
 
-    ``check`` is empty for a common cause; ``subject`` then is its text, else the table.
+    For a common cause, ``check`` is empty and ``subject`` is its text.  Otherwise ``subject`` is
+    the table.
     """
 
     kind: AlertKind
@@ -92,13 +93,13 @@ class Cause:
 
     @property
     def fingerprint(self) -> str:
-        """Same cause, same fingerprint, in every episode and every process."""
+        """An id that is the same for this cause in every episode and every process."""
         return _digest(self.kind, self.check, self.subject)
 
 
 @dataclass(frozen=True, slots=True)
 class CauseFinding:
-    """What one round says about one cause; ``failing`` are its members not yet seen to pass."""
+    """The result of one round for one cause; ``failing`` are members that have not passed yet."""
 
     cause: Cause
     outcome: Outcome
@@ -109,7 +110,7 @@ class CauseFinding:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A person acknowledged it: repeats stay silent until the loss grows, or the episode ends."""
+    """A person acknowledged an incident: no repeats until the loss grows or the episode ends."""
 
     who: str
     at: datetime
@@ -119,12 +120,15 @@ class Acknowledgement:
 class Incident:
     """One episode of one cause.
 
-    ``opened`` is its first FAIL, ``turned`` when it entered its state.  ``members`` were part of
-    it at any time, ``failing`` are still.  ``ruling`` is that of the newest FAIL.
-    ``notices`` counts what was sent; ``notified`` is when last, None if no notice was sent.
+    ``opened`` is the time of its first FAIL, ``turned`` the time at which it entered its state, and
+    ``seen`` the time of the last FAIL or PASS.
+    ``members`` are all members it ever had, ``failing`` those that still fail.
+    ``ruling`` is that of the newest FAIL; if several checks name rows of one loss, that of the FAIL
+    with which the loss last grew.
+    ``notices`` counts the notices; ``notified`` is the time of the last one, None before the first.
     ``before``: severities and owners of earlier notices that it no longer has, newest last.
-    It also keeps every severity, owner and channel of its notices, as (kind, name).
-    ``unheard``: since when it concerns somebody without a notice; None if everyone had one.
+    ``told``: receivers of its notices as (kind, name): severities, owners and channels.
+    ``unheard``: time since which it has a receiver without a notice; None if all had one.
     ``worse``: when it last named rows that it had not named before; ends acknowledgements.
     """
 
@@ -150,18 +154,18 @@ class Incident:
 
     @property
     def id(self) -> str:
-        """Names this episode; stable for its life."""
+        """Id of this episode; it does not change."""
         return _digest(self.cause.fingerprint, self.opened.isoformat())
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Tables that were part of it, sorted, each once."""
+        """Tables of all its members, sorted, each once."""
         return tuple(sorted({member.table for member in self.members}))
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One telling of one incident, as it stood then."""
+    """One notification about an incident, with the state of the incident at that time."""
 
     event: Event
     incident: Incident
@@ -169,18 +173,18 @@ class Notice:
 
     @property
     def fingerprint(self) -> str:
-        """Same telling, same fingerprint: the outbox takes each once per channel."""
+        """Id of the notice: the outbox takes each id once per channel."""
         return _digest(self.incident.id, self.event, str(self.incident.notices))
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A notice in neutral words; each channel gives it its own form.  Holds no row values.
+    """The text of a notice, independent of the channel, which formats it.  Has no row values.
 
-    ``id`` lets a receiver drop a repetition; ``incident`` and ``cause`` let it join tellings of
-    one episode, and episodes of one cause.  ``ended`` is set by the event ``cleared`` alone.
-    ``before`` is for receivers that know an alert by its severity and owner: those it had.
-    ``acknowledged`` names who acknowledged the incident.
+    ``id`` lets a receiver drop a repetition.  ``incident`` and ``cause`` let it group notices of
+    one episode, and episodes of one cause.  ``ended`` is set only for the event ``cleared``.
+    ``before`` has earlier severities and owners, for receivers that identify an alert by them.
+    ``acknowledged`` is who acknowledged the incident.
     """
 
     id: str
@@ -203,14 +207,14 @@ class Message:
     acknowledged: str = ""
 
 
-@lru_cache(maxsize=50_000)  # each verdict asks for those of all open incidents several times
+@lru_cache(maxsize=50_000)  # each verdict needs those of all open incidents several times
 def _digest(*parts: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """No notice is sent about what matches, from ``start`` until (excluded) ``end``.
+    """No notice is sent about matching members, from ``start`` until (excluded) ``end``.
 
     A maintenance window is a silence with its start in the future.  Patterns are globs.
     """

@@ -1,8 +1,8 @@
 """Decides when a queued message is sent, alone or in a digest, and when it is retried.
 
-At least once, in order per channel: the oldest message is tried until it is delivered or refused,
-and what comes later waits behind it.  So backing off belongs to a channel, not to a message, and
-no channel waits for another.  A channel has one sender at a time.  Pure.
+Delivery is at least once, in order per channel: the oldest message is retried until it is delivered
+or refused, and later ones wait.  So a pause applies to a channel, not to a message, and no channel
+waits for another.  A channel has one sender at a time.  Pure.
 """
 
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ LONGEST_ASKED_PAUSE = timedelta(hours=1)
 
 
 class BusyError(UnreachableError):
-    """The receiver asks for a pause; ``after`` is how long, None if it did not say."""
+    """The receiver asks for a pause; ``after`` is its length, None if it is not stated."""
 
     def __init__(self, message: str, after: timedelta | None = None) -> None:
-        """Say what was answered, and how long a pause was asked for."""
+        """Store the answer and the length of the pause."""
         super().__init__(message)
         self.after = after
 
 
 class RefusedError(SluiceError):
-    """The receiver will never take this; it is kept as a dead letter."""
+    """The receiver will never accept this message; it is kept as a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message for one channel; ``number`` grows in the order of putting."""
+    """A message queued for one channel; ``number`` ascends in the order of queueing."""
 
     number: int
     channel: str
@@ -44,9 +44,10 @@ class QueuedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChannelHealth:
-    """How a channel fares: failures in a row, the pause it is in and why, its last sendings.
+    """Health of a channel: failures in a row, the current pause and why, recent sendings.
 
-    Until ``careful`` nothing is bundled: a bundle was refused, and one of it may be to blame.
+    Until ``careful``, messages are sent singly: a digest was refused, perhaps because of one
+    message.
     """
 
     failures: int = 0
@@ -64,17 +65,17 @@ class Outbox(Protocol):
         ...
 
     def waiting(self, channel: str, limit: int) -> tuple[QueuedMessage, ...]:
-        """The oldest *limit* messages for *channel*, oldest first."""
+        """Return the oldest *limit* messages for *channel*, oldest first."""
         ...
 
     def health(self, channel: str) -> ChannelHealth:
-        """How *channel* fares; an empty standing at first."""
+        """Return the health of *channel*; an empty one at first."""
         ...
 
     def delivered(
         self, notifications: Sequence[QueuedMessage], standing: ChannelHealth, at: datetime
     ) -> None:
-        """Remove delivered notifications of one channel, and store its *standing*."""
+        """Remove delivered notifications of one channel, and store its health, *standing*."""
         ...
 
     def dead_letter(self, notifications: Sequence[QueuedMessage], why: str, at: datetime) -> None:
@@ -82,19 +83,20 @@ class Outbox(Protocol):
         ...
 
     def set_health(self, channel: str, standing: ChannelHealth) -> None:
-        """Keep the *standing* of *channel*."""
+        """Store *standing* as the health of *channel*."""
         ...
 
 
 def plan_sendings(
     notifications: Sequence[QueuedMessage], standing: ChannelHealth, per_minute: int, now: datetime
 ) -> tuple[tuple[QueuedMessage, ...], ...]:
-    """Split notifications into sendings, in order; empty while the channel is paused.
+    """Split notifications into sendings, in order.
 
-    Notifications above the rate go into one digest, the last sending of the minute.
+    Empty while the channel is paused or has used its rate.  Notifications above the rate go into
+    one digest, the last sending of the minute.
     """
     pause = standing.not_before - now if standing.not_before else timedelta()
-    if timedelta() < pause <= LONGEST_ASKED_PAUSE:  # a longer one is of a clock that was fast
+    if timedelta() < pause <= LONGEST_ASKED_PAUSE:  # a longer pause comes from a clock step
         return ()
     free = per_minute - len(_recent(standing, now))
     alone = [(notification,) for notification in notifications]
@@ -104,7 +106,7 @@ def plan_sendings(
 
 
 def health_after_success(standing: ChannelHealth, now: datetime) -> ChannelHealth:
-    """Return the health after a sending was taken."""
+    """Return the health after a sending was accepted."""
     return replace(
         standing, failures=0, not_before=None, why="", sent=(*_recent(standing, now), now)
     )
@@ -113,7 +115,10 @@ def health_after_success(standing: ChannelHealth, now: datetime) -> ChannelHealt
 def health_after_failure(
     standing: ChannelHealth, why: str, now: datetime, after: timedelta | None = None
 ) -> ChannelHealth:
-    """Return the health after a failure: pauses double to ten minutes, *after* may ask for more."""
+    """Return the health after a failure.
+
+    Pauses double up to 10 minutes; *after* may ask for a longer one, up to 1 hour.
+    """
     doubled = FIRST_PAUSE * 2 ** min(standing.failures, 10)
     asked = min(after or timedelta(), LONGEST_ASKED_PAUSE)
     pause = max(min(doubled, LONGEST_PAUSE), asked)

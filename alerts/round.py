@@ -34,10 +34,10 @@ _UNWATCHED = Ruling(Outcome.UNKNOWN, "no longer watched", "unwatched")
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What must be stored together: each change is lost or kept with its messages.
+    """What must be stored in one transaction, so that no change is stored without its messages.
 
-    ``changed`` holds incidents as they stand now; ``dropped`` those that never fired and are no
-    more.  Each message is paired with the name of its channel.
+    ``changed`` has incidents in their new state; ``dropped`` has pending ones that ended without
+    firing.  Each message is paired with the name of its channel.
     """
 
     changed: tuple[Incident, ...] = ()
@@ -48,15 +48,15 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """What the operator has settled about alerts; ``runbooks`` may be a full address.
+    """The operator's settings of alerts; ``runbooks`` may be a full address.
 
     ``text_keys``: whether alerts may name keys that are texts, such as e-mail addresses.
-    ``storm_limit``: how many new incidents get a notice each in ten minutes, the gravest first;
-    one incident more counts the others.
+    ``storm_limit``: how many new incidents get their own notice in ten minutes, gravest first; one
+    additional incident counts the others.
     """
 
     routes: tuple[Route, ...] = ()
-    """Who is notified of what; the first rule that states a thing decides it."""
+    """Rules for receivers and timing; the first matching rule that sets a value decides it."""
     runbooks: str = "docs/runbooks"
     """Folder or address that links to runbooks begin with."""
     text_keys: bool = False
@@ -72,9 +72,9 @@ def settle_round(
     *,
     starting: Collection[str] = frozenset(),
 ) -> Round:
-    """Advance every open incident that *verdicts* touch, and open those they call for.
+    """Advance every open incident that *verdicts* concern, and open new ones.
 
-    *starting* are tables that are read for the first time: what is not known yet is no trouble.
+    *starting* are tables in their first load: their UNKNOWN verdicts open nothing.
     """
     silences = tuple(silences)
     standing = {incident.cause: incident for incident in incidents}
@@ -98,9 +98,9 @@ def settle_round(
 def withdraw_members(
     settings: AlertSettings, incidents: Iterable[Incident], watched: Iterable[Member], now: datetime
 ) -> Round:
-    """Close incidents that only members no longer watched keep open: no verdict will ever do it.
+    """Close incidents that only unwatched members keep open, because no verdict can close them.
 
-    Members that are no longer watched leave the others.
+    Unwatched members are removed from all other incidents.
     """
     kept = frozenset(watched)
     changed: list[Incident] = []
@@ -122,7 +122,7 @@ def withdraw_members(
 def make_reminders(
     settings: AlertSettings, incidents: Iterable[Incident], now: datetime
 ) -> tuple[tuple[str, Message], ...]:
-    """Notices of everything that still fires, for channels that forget."""
+    """Return messages about all firing incidents, for channels that do not keep alerts."""
     return tuple(
         (channel, compose_message(notice, settings.runbooks, text_keys=settings.text_keys))
         for incident in incidents
@@ -152,10 +152,10 @@ def _limit_notices(
     notices: Sequence[Notice],
     now: datetime,
 ) -> tuple[list[Incident], list[Notice]]:
-    """Tell the gravest one by one, and of the others how many there are, for each set of channels.
+    """Keep single notices for the gravest incidents, and count the others in a summary.
 
-    Graver incidents are never held back by milder ones.  Incidents without a notice are stored,
-    listed and resolved like all others.
+    The limit applies to each set of channels. Milder incidents never delay graver ones.  Incidents
+    without their own notice are stored, listed and resolved like all others.
     """
     changed, dropped = moved
     after = {one.id: one for one in (*incidents, *changed)}
@@ -215,7 +215,10 @@ def _summary(
     channels: tuple[str, ...],
     now: datetime,
 ) -> tuple[Incident | None, tuple[Notice, ...]]:
-    """Tell it once, again when the count has doubled, and when none is left."""
+    """Advance the summary incident: a notice at first, when the count has doubled, and at the end.
+
+    It is also repeated every `_STORM_REPEAT`.
+    """
     last = max((int(n) for what, n in before.told if what == STORM), default=0) if before else 0
     what = "1 more incident is" if len(those) == 1 else f"{len(those):,} more incidents are"
     text = f'{what} open; run "sluice status" to list them'
@@ -239,7 +242,7 @@ def _summarized(incident: Incident) -> bool:
 
 
 def _was_just_notified(incident: Incident, now: datetime) -> bool:
-    """Whether it had a notice of its own within the window, and counts against the limit."""
+    """Whether it had its own notice within the window, so that it counts towards the limit."""
     if incident.notified is None or incident.cause.check == STORM or _summarized(incident):
         return False
     return now - incident.notified < _WINDOW

@@ -1,4 +1,4 @@
-"""Decides receivers, severity and patience of an alert, by table name, check and kind.  Pure."""
+"""Decides receivers, severity and timing of an alert, by table name, check and kind.  Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import TypeVar
 from alerts.model import AlertKind, AlertPolicy, CauseFinding, Member, Severity, Silence
 
 T = TypeVar("T")
-CHANNEL = "channel:"  # what the service calls a way to people, before its name
+CHANNEL = "channel:"  # prefix of a channel's name where it takes the place of a table
 
 DEFAULTS: Mapping[AlertKind, AlertPolicy] = {
     AlertKind.LATE: AlertPolicy(
@@ -37,9 +37,9 @@ DEFAULTS: Mapping[AlertKind, AlertPolicy] = {
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One rule: which findings it is for (globs; empty means all), and what it states for them.
+    """One rule: which findings it matches (globs; empty means all), and which values it sets.
 
-    A field left None states nothing.
+    A field that is None sets nothing.
     """
 
     tables: str = "*"
@@ -62,7 +62,7 @@ class Route:
     """How often an incident that still fires is notified again."""
 
     def matches(self, member: Member, kind: AlertKind) -> bool:
-        """Whether the rule speaks about *member* failing in this *kind* of way."""
+        """Whether the rule applies to an alert of this *kind* about *member*."""
         if self.kinds and kind not in self.kinds:
             return False
         if self.checks and not any(fnmatchcase(member.check, glob) for glob in self.checks):
@@ -76,11 +76,11 @@ def alert_policy(
     silences: Iterable[Silence] = (),
     now: datetime | None = None,
 ) -> AlertPolicy:
-    """Combine what the routes state about each failing member.
+    """Combine the values that the routes set for each failing member.
 
-    Each field is decided by the first matching route that states it, else by the kind's default.
-    Of several members the gravest severity, the shortest patience and all owners and channels
-    count; it is muted only if every one is silenced at *now*.
+    The first matching route that sets a field decides it, else the default of the kind.  With
+    several members, it uses the gravest severity, the shortest ``hold`` and ``repeat``, the longest
+    ``keep``, and all owners and channels.  It is muted only if every member is silenced at *now*.
     """
     members = finding.failing or (Member(finding.cause.subject, finding.cause.check),)
     each = [_decide(routes, member, finding.cause.kind) for member in members]
@@ -111,7 +111,10 @@ def _decide(routes: Sequence[Route], member: Member, kind: AlertKind) -> AlertPo
 def _route_around(
     member: Member, chosen: tuple[str, ...], routes: Iterable[Route]
 ) -> tuple[str, ...]:
-    """A broken channel cannot report itself: leave that channel out; if it is the only one, any."""
+    """Leave out a channel that the alert is about, because it cannot report its own failure.
+
+    If no chosen channel is left, use all other channels.
+    """
     ailing = member.table.removeprefix(CHANNEL)
     if ailing == member.table or ailing not in chosen:
         return chosen

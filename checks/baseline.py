@@ -1,7 +1,7 @@
-"""Finds numbers out of the ordinary, by a robust range from their own past: median and MAD.
+"""Finds unusual numbers, by a robust range around the median of past numbers, with MAD as width.
 
-Outliers of the past do not widen the band, and a band is never narrower than chance: counts that
-come one by one scatter by the root of their number.  Pure.
+Past outliers do not widen the range. The range is never narrower than random scatter: the standard
+deviation of independent events is the square root of their number.  Pure.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ NORMAL = 1.4826  # MAD of a normal distribution times this is its standard devia
 
 @dataclass(frozen=True, slots=True)
 class UsualRange:
-    """What is ordinary: ``low`` to ``high``, both included, around ``middle``."""
+    """The usual values: ``low`` to ``high``, both included, around ``middle``."""
 
     low: float
     middle: float
@@ -26,9 +26,9 @@ class UsualRange:
 
 
 def usual_range_of(past: Sequence[float], *, width: float, slack: float) -> UsualRange:
-    """The band of *width* deviations, at least *slack* of the median wide to each side.
+    """Return the range of *width* standard deviations around the median of *past*.
 
-    *past* must not be empty.
+    It reaches at least *slack* times the median to each side.  *past* must not be empty.
     """
     middle = median(past)
     spread = NORMAL * median(abs(each - middle) for each in past)
@@ -38,7 +38,7 @@ def usual_range_of(past: Sequence[float], *, width: float, slack: float) -> Usua
 
 @dataclass(frozen=True, slots=True)
 class CountedInterval:
-    """Changes counted in the interval that began at ``start``, local time."""
+    """Number of changes in the interval that began at ``start``, local time."""
 
     start: datetime
     count: float
@@ -46,15 +46,16 @@ class CountedInterval:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Counts to compare with, oldest first; ``weekday`` says that all are of one weekday."""
+    """Counts to compare with, oldest first; ``weekday``: all are of the same weekday."""
 
     counts: tuple[float, ...]
     weekday: bool = False
 
 
 def comparable_counts(history: Sequence[CountedInterval], start: datetime) -> Past:
-    """Counts before *start* at its hour; of its weekday once four weeks hold four of them.
+    """Return the counts before *start* at the same hour of the day.
 
+    Once the history covers four weeks with four counts of the same weekday, returns only those.
     *history* is ascending.
     """
     own = [each for each in history if each.start < start and each.start.hour == start.hour]
@@ -65,17 +66,17 @@ def comparable_counts(history: Sequence[CountedInterval], start: datetime) -> Pa
 
 
 def most_comparable(interval: timedelta, weeks: int) -> int:
-    """How many counts *weeks* of intervals have for one hour of the day, at most."""
+    """Return the most counts that *weeks* of intervals can have for one hour of the day."""
     if interval > DAY:
         return weeks * WEEK // interval
     return weeks * (WEEK // DAY) * max(HOUR // interval, 1)
 
 
 def usual_range(past: Past, *, width: float, slack: float) -> UsualRange:
-    """The band of *past*, which must not be empty.
+    """Return the usual range of *past*, which must not be empty.
 
-    While weekdays are mixed, any number seen before is ordinary, and what chance makes of it: else
-    each first Saturday would be a fault, and each second one that is a little lower.
+    While weekdays are mixed, the range includes every number seen before, with its random scatter.
+    Otherwise the first Saturday would be a fault, and so would a slightly lower second one.
     """
     found = usual_range_of(past.counts, width=width, slack=slack)
     if past.weekday:
@@ -86,12 +87,13 @@ def usual_range(past: Past, *, width: float, slack: float) -> UsualRange:
 
 
 def expected_changes(history: Sequence[CountedInterval], needed: int) -> float:
-    """Changes that were to be expected since the last one: of each quiet interval the usual ones.
+    """Return how many changes were expected since the last one: the usual number per interval.
 
-    A slow table may have an empty interval by chance; a long run of them adds up.
+    The usual number is the median for one weekday, else the minimum. A slow table may have an empty
+    interval by chance, but over a long silence the sum grows.
     """
     if not any(each.count for each in history):
-        return 0.0  # always idle: the usual case among thousands of tables
+        return 0.0  # always idle, the most frequent case with thousands of tables
     total = 0.0
     hours: dict[int, list[CountedInterval]] = {}
     for each in history:
@@ -106,9 +108,9 @@ def expected_changes(history: Sequence[CountedInterval], needed: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SilentPeriod:
-    """Intervals without a change: those since the last one, and the most of any time before.
+    """Intervals without a change: ``now`` since the last change, ``before`` in the longest run.
 
-    ``active`` counts the days on which there were changes.
+    ``active`` counts the days with changes.
     """
 
     now: int = 0
@@ -117,10 +119,10 @@ class SilentPeriod:
 
 
 def silent_period(history: Sequence[CountedInterval]) -> SilentPeriod:
-    """How long *history*, ascending, has been quiet, and was before; what was not seen is left out.
+    """Return for how many intervals *history*, ascending, is quiet, and was before.
 
-    A table with few changes has an empty interval most of the time, so that no interval is out of
-    the ordinary when it stops: only the length of its silence is.
+    Intervals that are not in *history* do not count. For a table with few changes most intervals
+    are empty. When it stops, no single interval is unusual, only the length of the silence.
     """
     before, now, days = 0, 0, set()
     for each in history:
@@ -135,11 +137,12 @@ def silent_period(history: Sequence[CountedInterval]) -> SilentPeriod:
 def trim_history(
     history: Sequence[CountedInterval], span: timedelta, more: int
 ) -> tuple[tuple[CountedInterval, ...], int]:
-    """What is kept of *history*, ascending, whose newest interval is new: a *span* of it.
+    """Drop old intervals of *history*, ascending, after one interval was added.
 
-    A table that has stopped keeps what it was before its last change: else its silence would be its
-    usual one day.  Of that a *span* is kept, and the rest counted, with the *more* that were so
-    before.
+    Keeps a *span* before the last change, so a silent table keeps the history of its active time.
+    Otherwise its silence would become usual one day. Once the silence is longer than *span*, the
+    newest interval is not kept but counted. Returns the kept intervals, and how many were only
+    counted: *more* plus this one, or 0.
     """
     newest = history[-1]
     last = next((each for each in reversed(history) if each.count), newest)
@@ -150,5 +153,5 @@ def trim_history(
 
 
 def has_enough_history(past: Past, needed: int) -> bool:
-    """Whether *past* is a history: *needed* counts, or four weeks of one weekday."""
+    """Whether *past* is long enough: *needed* counts, or four weeks of one weekday."""
     return past.weekday or len(past.counts) >= needed

@@ -1,19 +1,19 @@
-"""Lists what keeps a table from READY however small its lags are, each with its waiver id.
+"""Lists what keeps a table from READY independently of its lags, each with its waiver id.
 
-A known problem keeps blocking when its sample has grown old.
+A known problem keeps blocking even when its sample is old.
 
 A pause blocks every stage after landing, for every cut after its start. Landing continues, so
 no change is lost.
 
-`unproven_reason` reports changes that no log shows, as the sources describe their tables. A source
+`unproven_reason` reports unlogged changes, from the sources' descriptions of their tables. A source
 that was not asked yields Missing, never an empty answer.
 
-A table also has one state, for people: from new over bootstrap to incremental, or held, paused
-or retired. No state is remembered: the facts of now say which one it is.
+A table also has one state, for display: new, bootstrap and incremental, or held, paused or retired.
+The state is derived from the present facts and not stored.
 
-`waivable` judges a waiver id by its form alone. Cannot detect: whether the id exists now, which
-`monitor/waivers.py` decides. A waiver of an id that cannot exist would be kept for ever and
-would open nothing.
+`is_waivable` checks only the format of a waiver id. Cannot detect: whether the id exists now, which
+`monitor/waivers.py` decides. A waiver of an id that cannot exist would be kept forever without any
+effect.
 """
 
 import re
@@ -50,7 +50,7 @@ RUNS = Ruling(Outcome.PASS, "it is not paused")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Merges of ``table`` are paused ``since`` then, ``until`` it is resumed or that instant."""
+    """Merges of ``table`` are paused from ``since`` to ``until``, or until it is resumed."""
 
     table: str
     reason: str
@@ -60,23 +60,22 @@ class Pause:
 
     @property
     def description(self) -> str:
-        """Who, since when, until when and why: one line."""
+        """One line: who paused it, since when, until when, and why."""
         end = f" until {_second(self.until)}" if self.until else ""
         return f"paused by {self.who} since {_second(self.since)}{end}: {self.reason}"
 
 
 def pause_reasons(pause: Pause | None, stage: Stage, cut: datetime) -> tuple[Reason, ...]:
-    """Why *stage* is BLOCKED for *cut*: nothing from after the pause gets into the mirror."""
+    """Why *stage* is BLOCKED for *cut*: changes after the start of the pause are not merged."""
     if pause is None or stage is Stage.LANDED or cut <= pause.since:
         return ()
     return (Reason(PAUSED, f"{pause.description}; `sluice resume {quote(pause.table)}` ends it"),)
 
 
 def rule_pause_length(pause: Pause | None, kept: timedelta, at: datetime) -> Ruling:
-    """Whether it is so long that a person must think of it again.
+    """Return FAIL if the pause is longer than half of the time that the change log is *kept*.
 
-    The change log keeps what a paused table has not applied, and with it all that came since:
-    half of the time that it is *kept* for otherwise is enough.
+    The change log keeps all batches that a paused table has not merged, and all later ones.
     """
     if pause is None:
         return RUNS
@@ -94,28 +93,30 @@ def _second(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-LAKE = "lake"  # what tables blame whose mirrors cannot be reached
+LAKE = "lake"  # cause for tables whose mirrors cannot be reached
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything known of one table in one round.
+    """Everything known about one table in one round.
 
-    ``topics`` are those its shards and their schema changes arrive in (empty: not known, then any
-    topic's quarantine counts as its own); ``statements`` are those of them that hold no rows.
-    ``holds`` may include other tables'.  ``residual`` is the sum of its accounts' residuals.
+    ``topics`` are the topics of its shards and of their schema changes. If empty, they are not
+    known, and the quarantine of every topic counts for the table. ``statements`` are those of them
+    that have no rows.
+    ``holds`` may include holds of other tables.  ``residual`` is the sum of its accounts'
+    residuals.
     ``verdicts`` holds, per gating check, at least the newest and the newest that is not UNKNOWN.
-    ``unproven`` says what no log shows of it (a cascade); empty if there is nothing, Missing if
-    its sources have not reported it.  ``unlisted`` says why it may have unknown shards; empty if
-    it cannot.
-    ``ordering`` is what the orders of its changes rest on, ``weak_order`` why that is not enough;
-    ``promises`` what is believed of collectors that cannot be queried;
-    ``accepted`` is the weakest that a certificate may rest on.
-    ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
-    ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` maps each
-    check to the end of its last FAIL.  ``verified`` is what was compared with the source; None
-    while no check has reported it.  ``losses`` are the residuals of its ledger, ``copy_losses``
-    those of the copy that is asked about.
+    ``unproven`` describes its unlogged changes (a cascade); empty if there are none, Missing if its
+    sources have not reported it.  ``unlisted`` says why it may have unknown shards; empty if it has
+    none.
+    ``ordering`` is what the order of its changes rests on, ``weak_order`` why that is not enough.
+    ``promises`` are assumptions about collectors that cannot be queried.
+    ``accepted`` is the weakest ordering that a certificate may rest on.
+    ``clocks`` say why the heartbeat times of its sources are not reliable now.
+    ``pause`` is set while a person pauses its merges.  ``bad_until`` maps each check to the end of
+    its last FAIL.  ``verified`` is what was compared with the source; None while no check has
+    reported it.  ``losses`` are the residuals of its ledger, ``copy_losses`` those of the copy in
+    question.
     """
 
     table: Table
@@ -141,7 +142,7 @@ class Inputs:
     copy_losses: TableLosses = NO_LOSSES
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # by checks: each question of a round asks for them
+    )  # by gating checks: a cache, because each question of a round needs them
     _undecided: dict[frozenset[str], tuple[str, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -160,9 +161,9 @@ def find_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
 
 
 def find_shown_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
-    """As :func:`find_blocks`: of each finding ``MOST_KEYS`` reasons, and how many more there are.
+    """Return :func:`find_blocks`, with ``MOST_KEYS`` reasons per finding and a count of the rest.
 
-    One finding may name a thousand rows, each with a waiver id of its own.  Residuals of a table
+    One finding may name a thousand rows, each with its own waiver id.  All residuals of a table
     are one finding.
     """
     found = dict[tuple[str, str], list[Reason]]()
@@ -173,7 +174,7 @@ def find_shown_blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, .
 
 
 def _shorten(reasons: Sequence[Reason]) -> Iterator[Reason]:
-    """The first of *reasons* of one finding, and the number of the others, which have no id."""
+    """Yield the first of *reasons* of one finding, and one reason without id for the rest."""
     yield from reasons[:MOST_KEYS]
     if rest := reasons[MOST_KEYS:]:
         what = "residuals" if rest[0].code == "residual" else "keys or ranges of this finding"
@@ -182,10 +183,10 @@ def _shorten(reasons: Sequence[Reason]) -> Iterator[Reason]:
 
 
 def waivers_of(fail: Verdict, waived: Collection[str] = ()) -> tuple[str, ...]:
-    """What a person may still waive of a FAIL, key by key; what is *waived* is left out.
+    """Return the ids of a FAIL that can still be waived, one per key, without those *waived*.
 
-    A waiver covers the rows that it names, and no others: of a range those are left that no waiver
-    holds.  An empty text stands for what cannot be waived: rows that the finding does not name.
+    A waiver covers only the rows that it names, so the rest of a range remains.  An empty text
+    stands for rows that the finding does not name; they cannot be waived.
     """
     ruling, named = fail.ruling, f"{fail.check}:{fail.table}:"
     own = [id_ for id_ in waived if id_.startswith(named)]
@@ -202,16 +203,16 @@ def undecided_checks(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
 
 
 def unverified_reasons(inputs: Inputs, cut: datetime) -> tuple[Reason, ...]:
-    """Why not each row that was changed before *cut* is proven equal to its source's.
+    """Why not all rows changed before *cut* are proven equal to the source.
 
-    Empty if each was compared, and none that differs is known.
+    Empty if each was compared, and no row is known to differ.
     """
     why = _why_unverified(inputs, inputs.verified, cut)
     return (Reason("not_verified", why),) if why else ()
 
 
 def verified_through(inputs: Inputs) -> datetime | None:
-    """Before when each changed row of the present mirror was compared; None if unknown."""
+    """Return the instant before which each changed row of the mirror was compared, or None."""
     one = inputs.verified
     if one is None or one.through is None or _why_unverified(inputs, one, one.through):
         return None
@@ -219,9 +220,9 @@ def verified_through(inputs: Inputs) -> datetime | None:
 
 
 def present_claims(inputs: Inputs) -> Verified | None:
-    """What was compared, with the claims that hold for the present mirror alone; None if nothing.
+    """Return what was compared, with only the claims that hold for the present mirror, or None.
 
-    A row that is known to differ was compared, so a FAIL voids ``through`` and not ``oldest``.
+    A row that is known to differ was compared. So a FAIL removes ``through``, but not ``oldest``.
     """
     one = inputs.verified
     if one is None:
@@ -231,10 +232,10 @@ def present_claims(inputs: Inputs) -> Verified | None:
 
 
 def is_claim_valid(certificate: Certificate, inputs: Inputs, cut: datetime) -> bool:
-    """Whether *certificate* itself says that the rows changed before *cut* were compared.
+    """Whether *certificate* claims validly that the rows changed before *cut* were compared.
 
-    A FAIL of the check that compares rows voids what earlier certificates claim, gating or not:
-    their version has the rows that a repair changes later.
+    A FAIL of the check that compares rows, gating or not, invalidates the claim of earlier
+    certificates. Their version has the wrong rows, which are repaired only later.
     """
     claimed, failed = certificate.evidence.verified_through, _failed_until(inputs)
     if claimed is None or claimed < cut:
@@ -243,7 +244,7 @@ def is_claim_valid(certificate: Certificate, inputs: Inputs, cut: datetime) -> b
 
 
 def compared_since(inputs: Inputs) -> datetime | None:
-    """Since when each row was compared with its source, in all columns, and equal; else None."""
+    """Return the time since which each row was compared in all columns and was equal, or None."""
     one = inputs.verified
     if one is None or one.partial or _why_outdated(inputs, one):
         return None
@@ -284,7 +285,7 @@ def _why_no_claim(inputs: Inputs) -> str:
 
 
 def _why_outdated(inputs: Inputs, one: Verified) -> str:
-    """Why *one* says nothing of the present mirror; empty if it does."""
+    """Why *one* does not hold for the present mirror; empty if it does."""
     own = (v for v in inputs.verdicts if v.verified or v.check == one.check)
     wrong = [v for v in own if v.ruling.outcome is Outcome.FAIL]
     if wrong:
@@ -304,7 +305,7 @@ def _why_other_rows(inputs: Inputs, one: Verified) -> str:
 
 
 def _why_other(inputs: Inputs, one: Verified, checkpoint: Checkpoint) -> str:
-    """Why *one* is of other shards, bases or another change log than those of now."""
+    """Why *one* belongs to other shards, bases or another change log than now; else empty."""
     for shard in inputs.table.shards:
         if str(shard) not in one.shards:
             return f"{shard} is new, and was not compared yet"
@@ -317,7 +318,7 @@ def _why_other(inputs: Inputs, one: Verified, checkpoint: Checkpoint) -> str:
 
 
 def unchecked_reasons(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
-    """Why no gating check can find a loss in the table; empty where one has looked."""
+    """Why no gating check can find a loss in the table; empty if one has ruled."""
     known = inputs._unchecked
     if gating not in known:
         known[gating] = _unchecked(inputs, loss_checks(gating))
@@ -337,12 +338,12 @@ def _unchecked(inputs: Inputs, checks: frozenset[str]) -> tuple[Reason, ...]:
 
 
 def loss_checks(gating: frozenset[str]) -> frozenset[str]:
-    """Return the checks that find lost rows; ``schema`` compares columns, so only if alone."""
+    """Return the checks of *gating* that find lost rows: all but ``schema``, unless it is alone."""
     return gating - {"schema"} or gating
 
 
 def _works(inputs: Inputs, newest: Verdict | None) -> bool:
-    """Whether its check rules on the table; one that a source keeps from looking a while does."""
+    """Whether the check of *newest* rules on the table, even if a source now prevents it."""
     if newest is None or newest.ruling.code == "unsupported":
         return False
     return _newest_ruled(inputs, newest.check) is not None
@@ -441,7 +442,10 @@ def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
 
 
 def _explain_shared(hold: Hold, inputs: Inputs) -> str:
-    """What holds other tables too: a source, all sources alike, or a lake that did not answer."""
+    """Return the cause that a hold shares with other tables; empty if it is the table's own.
+
+    It is the source, the id of a hold that several sources have, or the lake.
+    """
     if hold.subject == inputs.table.name:
         return _shared_of_table(hold.reason, inputs)
     alike = any(one.id == hold.id and one.subject != hold.subject for one in inputs.holds)
@@ -449,10 +453,10 @@ def _explain_shared(hold: Hold, inputs: Inputs) -> str:
 
 
 def _shared_of_table(reason: str, inputs: Inputs) -> str:
-    """Return the shared cause of a hold by merging for *reason*; empty if it is the table's own.
+    """Return the shared cause of a merge hold for *reason*; empty if it is the table's own.
 
-    A gap has the cause that the checkpoint's gaps of that table have.  With another cause, one
-    lost statement would be an incident of each table.
+    A gap gets the cause of the table's gaps in the checkpoint.  With a different cause, one lost
+    statement would open an incident for each table.
     """
     if reason == "gap":
         return next(
@@ -466,21 +470,21 @@ def _shards(table: Table) -> tuple[str, ...]:
 
 
 def _without_base(checkpoint: Checkpoint, shard: Shard) -> str:
-    """What a person waives of a shard as it is since the newest schema change of it."""
+    """Return the waiver id of a shard without a base, valid until its next schema change."""
     existing = checkpoint.existing.get(shard)
     since = ".".join(map(str, existing.order.parts)) if existing else "0"
     return f"no_base:{shard}@{since}"
 
 
 def _concerns(gap: Gap, table: Table) -> bool:
-    """Whether the gap may hold changes of *table*; one without a name concerns every table."""
+    """Whether the gap may hold changes of *table*; a gap without names concerns every table."""
     if not gap.tables and not gap.shards:
         return True
     return table.name in gap.tables or any(name in gap.shards for name in _shards(table))
 
 
 def _is_shared(gap: Gap, table: Table) -> bool:
-    """Whether the gap holds, or held, changes of other tables than *table*, too."""
+    """Whether the gap also holds, or held, changes of other tables than *table*."""
     if gap.shared or (not gap.tables and not gap.shards):
         return True
     own = {table.name, *_shards(table)}
@@ -488,9 +492,10 @@ def _is_shared(gap: Gap, table: Table) -> bool:
 
 
 def _quarantines(subject: str, one: Quarantine, inputs: Inputs) -> bool:
-    """Whether the changes may be of the table: any change of a topic without a table may be.
+    """Whether the quarantined changes may belong to the table of *inputs*.
 
-    All tables share the statements of their source: which of them still miss one, its shards tell.
+    Changes without a known table count for every table of their topic. All tables share the schema
+    topic of their source. For a schema change, ``one.shards`` names the shards that still need it.
     """
     if one.table is not None:
         return one.table == inputs.table.name
@@ -501,7 +506,7 @@ def _quarantines(subject: str, one: Quarantine, inputs: Inputs) -> bool:
 
 
 def _newest_ruled(inputs: Inputs, check: str) -> Verdict | None:
-    """The newest PASS or FAIL: an UNKNOWN after a FAIL has disproved nothing."""
+    """The newest PASS or FAIL: an UNKNOWN does not disprove an earlier FAIL."""
     own = (v for v in inputs.verdicts if v.check == check and v.table == inputs.table.name)
     ruled = (verdict for verdict in own if verdict.ruling.outcome is not Outcome.UNKNOWN)
     return max(ruled, key=lambda verdict: verdict.at, default=None)
@@ -537,27 +542,28 @@ _WITHOUT_BATCH = re.compile(rf".+:{_NUMBER}:{_NUMBER}", re.DOTALL)
 _OF_TABLE = re.compile(rf"[A-Za-z_][\w.]*:([^:].*:.+|.+@{_NUMBER})", re.DOTALL)
 
 
-_CLOSED = ("disorder", "rules", "snapshot")  # and what is named by its batch
+_CLOSED = ("disorder", "rules", "snapshot")  # in addition to ids that name a batch
 
 
 def is_closed_for_good(id_: str) -> bool:
-    """Whether the next batch closes what has this name, once it is waived.
+    """Whether the next batch closes the problem *id_* for good once it is waived.
 
-    It lands without the gap, the record or the snapshot: no end of the waiver brings that back.
+    That batch lands without the gap, the record or the snapshot. When the waiver ends, the problem
+    does not come back.
     """
     return bool(_OF_BATCH.fullmatch(id_)) or id_.partition(":")[0] in _CLOSED
 
 
 def waiver_id_of_text(name: str, text: str) -> str:
-    """Return the waiver id of *name*, which is valid while *text* is reported of it."""
+    """Return the waiver id of *name*, valid as long as the same *text* is reported."""
     return f"{name}@{sha256(text.encode()).hexdigest()[:8]}"
 
 
 def is_waivable(id_: str) -> bool:
-    """Whether something may bear this name: a gap, a hold, a change, or a key a check found.
+    """Whether *id_* has the format of a gap, a hold, a quarantined change, or a key of a check.
 
-    Each names one instance: a waiver of a reason for good would hide the next.  Reasons of holds
-    and names of checks are free words, as plug-ins have their own.
+    Each id names one instance, because a permanent waiver of a reason would hide the next one.
+    Hold reasons and check names may be any word, because plug-ins define their own.
     """
     if _OF_BATCH.fullmatch(id_):
         return True
@@ -568,13 +574,13 @@ def is_waivable(id_: str) -> bool:
 
 
 SINCE_GONE = "; not any more, but what they changed before needs a new base"
-"""What follows a cause that is not there any more."""
+"""Suffix of a cause that no longer exists."""
 
 
 def unproven_reason(
     table: Table, descriptions: Mapping[str, SourceDescription | Missing]
 ) -> str | Missing:
-    """Return what no log shows of *table*: empty if nothing, Missing if a source has no answer."""
+    """Describe the unlogged changes of *table*: empty if none, Missing if a source is unknown."""
     for shard in table.shards:
         one = descriptions.get(shard.source)
         if isinstance(one, SourceDescription) and shard.name in one.unlogged:
@@ -583,9 +589,9 @@ def unproven_reason(
 
 
 def unlogged_reasons(table: Table, unproven: str | Missing) -> tuple[Reason, ...]:
-    """Why *table* is not READY for what :func:`unproven_reason` said, or what is left of it.
+    """Return the reason for *unproven*, the answer of :func:`unproven_reason`; empty if it is.
 
-    What a person waives is that foreign key, or that kind of not knowing, and no other.
+    A waiver of it covers only that foreign key, or that kind of missing answer.
     """
     if not unproven:
         return ()
@@ -619,7 +625,7 @@ NO_BASE = "no_base"
 
 
 class TableState(StrEnum):
-    """What a table is at."""
+    """The state of a table, for display."""
 
     NEW = "new"
     BOOTSTRAP = "bootstrap"
@@ -632,7 +638,7 @@ class TableState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateSince:
-    """*table* is, or was, in *state* from that instant on; ``why`` as it was reported then."""
+    """``table`` is, or was, in ``state`` from ``since`` on; ``why`` as it was reported then."""
 
     table: str
     state: TableState
@@ -642,11 +648,11 @@ class StateSince:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What a state follows from.
+    """The facts from which the state of a table follows.
 
-    ``based``: each shard has a base.  ``bare``: there is no mirror yet.  ``first`` says how far
-    its first snapshot is, ``backfill`` how far it is read again by request; empty where it is not.
-    ``blocked`` are the reasons for BLOCKED that no probe gave, gravest first.
+    ``based``: each shard has a base.  ``bare``: there is no mirror yet.  ``first`` describes the
+    progress of its first snapshot, ``backfill`` that of a requested backfill; empty if none runs.
+    ``blocked`` are the reasons for BLOCKED that do not come from probes, gravest first.
     """
 
     based: bool
@@ -658,7 +664,7 @@ class TableFacts:
 
 
 def state_of(facts: TableFacts) -> tuple[TableState, str]:
-    """The state of a table that is there, and why it is in none better; no why if all goes on."""
+    """Return the state of an existing table, and why it is not incremental; empty if it is."""
     if facts.pause is not None:
         return TableState.PAUSED, facts.pause.description
     if facts.backfill:

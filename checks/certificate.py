@@ -23,14 +23,17 @@ from pipeline.model import Fence, Ordering, Stage, stage_name
 class Evidence:
     """What a certificate rests on.
 
-    ``fences`` stand for the cut, one per source; ``batch`` is the newest landed and ``offsets``
-    its W where the table's own changes arrive; ``version`` is the mirror's and ``applied`` its
-    batch, both None for `landed`; ``mirror`` is the id of its table.  ``life`` is that in which
-    the batch was landed: a change log that lost it may have given its number to another.
-    For `image` they are those of the image: the batch that proved it, and nothing applied; ``path``
-    is the folder that it is written out to, if it is.  For `copy` version and batch are those that
-    the ``copy`` of this name holds.  ``ordering`` is what the orders of the
-    table's changes rest on: less than places in the log proves less.
+    ``fences`` are the fences of the cut, one per source.
+    ``batch`` is the newest landed batch, and ``offsets`` its W in the partitions of the table.
+    ``version`` is the version of the mirror and ``applied`` its batch; both are None for `landed`.
+    ``mirror`` is the id of the mirror's table.
+    ``life`` is the incarnation that landed the batch. A change log that lost the batch may have
+    given its number to another one.
+    For `image`, ``fences``, ``batch`` and ``version`` are those of the image, and ``applied`` is
+    None. ``path`` is the folder to which the image is exported; empty if it is not.
+    For `copy`, ``version`` and ``applied`` are those that the copy named ``copy`` holds.
+    ``ordering`` is what the order of the table's changes rests on. Anything weaker than log
+    positions proves less.
     ``verified_through``: each row changed before then had been compared with its source.
     """
 
@@ -51,8 +54,8 @@ class Evidence:
 class Certificate:
     """READY for one table, stage and cut, as issued.
 
-    ``unknown`` lists gating checks that had no ruling then; ``revoked`` says since when it no
-    longer holds, ``why`` what took it back.
+    ``unknown`` lists gating checks that had no ruling then. ``revoked`` is the time from which it
+    no longer holds, ``why`` the reason.
     """
 
     id: str
@@ -68,14 +71,16 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class CertificateBasis:
-    """What a table's certificates stand on, as it was last seen.
+    """The last known state of everything that a table's certificates rest on.
 
-    ``mirror`` is why nothing can be read there, where that is so, and None if it could not be read;
-    ``batch`` is the change log's newest, None if that is not known; ``incarnations`` name the one
-    of landing that landed each batch, as in `Checkpoint.incarnations`.  ``ruled`` is the
-    newest batch since which other rules send a shard to it that has no base there yet; -1 for none.
-    ``copies`` tell where each copy stands that has answered, None if it has nothing of the table;
-    ``lacking`` are those that lack rows by the ledger.
+    ``mirror`` is the position of the mirror, or the reason why it cannot be read; None if no answer
+    came.
+    ``batch`` is the newest batch of the change log; None if it is not known.
+    ``incarnations`` name the incarnation that landed each batch, as in `Checkpoint.incarnations`.
+    ``ruled`` is the newest batch from which changed rules send a shard to the table that has no
+    base there yet; -1 without such a shard.
+    ``copies`` has the position of each copy that answered; None if it holds nothing of the table.
+    ``lacking`` are the copies that miss rows according to the ledger.
     """
 
     mirror: MirrorPosition | str | None
@@ -95,7 +100,7 @@ def certify(
     evidence: Evidence,
     unknown: tuple[str, ...],
 ) -> Certificate:
-    """A certificate whose id depends on nothing but what it answers and when."""
+    """Return a certificate whose id depends only on table, stage, copy, cut and time of issue."""
     about = stage_name(stage, evidence.copy)
     text = "|".join((table, about, cut.isoformat(), issued.isoformat()))
     name = hashlib.sha256(text.encode()).hexdigest()[:20]
@@ -105,12 +110,13 @@ def certify(
 def revoke_failed(
     fail: Verdict, certificates: Iterable[Certificate], last_pass: Verdict | None
 ) -> tuple[Certificate, ...]:
-    """Those that *fail*, of a gating check, takes back, marked so.
+    """Return the certificates that *fail*, a FAIL of a gating check, revokes, marked as revoked.
 
-    They are the valid ones of its table that the check's last PASS did not cover: issued since, or
-    not wholly below the position that it held as of.  Without a PASS that looks at all rows, all.
-    Those above the position that the FAIL holds as of are among them: a check looks a little behind
-    the newest heartbeat, and what is lost below it is so above it, until something puts it right.
+    These are the valid certificates of its table that *last_pass* does not cover: issued since
+    then, or not wholly below its position. *last_pass* is the check's last PASS over all rows;
+    without one, all are revoked.
+    Certificates above the position of the FAIL are revoked too. A check reads slightly behind the
+    newest heartbeat, and rows that are lost there stay lost above it until they are repaired.
     """
     if fail.ruling.outcome is not Outcome.FAIL:
         return ()
@@ -127,7 +133,7 @@ def revoke_failed(
 def revoke_lost(
     certificates: Iterable[Certificate], ground: CertificateBasis, at: datetime
 ) -> tuple[Certificate, ...]:
-    """Return those whose evidence is gone, marked as revoked *at* now."""
+    """Return the certificates whose evidence is gone, marked as revoked *at* now."""
     valid = (one for one in certificates if one.revoked is None)
     explained = ((one, _explain_lost(one, ground, at)) for one in valid)
     return tuple(replace(one, revoked=at, why=why) for one, why in explained if why)
@@ -136,7 +142,7 @@ def revoke_lost(
 def revoke_misdated(
     certificates: Iterable[Certificate], step: ClockStep
 ) -> tuple[Certificate, ...]:
-    """Return those that rest on a heartbeat with a wrong time by *step*, marked as revoked."""
+    """Return the certificates that rest on a heartbeat that *step* misdated, marked as revoked."""
     why = f"the clocks of source {step.source} and Sluice went back at heartbeat {step.number}"
     return tuple(
         replace(one, revoked=step.after, why=why)
@@ -203,7 +209,7 @@ def _image_lost(one: Certificate, mirror: MirrorPosition | str, at: datetime) ->
 
 
 def _copy_lost(evidence: Evidence, at: CopyPosition | None) -> str:
-    """Why the copy does not hold any more what it held; one that is loaded again is not it."""
+    """Why the copy no longer holds what it held: emptied, loaded again, replaced or set back."""
     if at is None or not at.whole:
         return f"copy {evidence.copy} was emptied, or is loaded again"
     if at.mirror != evidence.mirror:
@@ -244,7 +250,10 @@ def _mirror_lost(evidence: Evidence, mirror: MirrorPosition | str) -> str:
 
 
 def _covered(one: Certificate, last_pass: Verdict) -> bool:
-    """Whether the PASS looked at all that *one* promised; what came meanwhile it did not see."""
+    """Whether the PASS covers everything that *one* certifies.
+
+    A certificate issued at the time of the PASS or later is not covered.
+    """
     if one.issued >= last_pass.at or not one.evidence.fences:
         return False
     highest = {fence.source: fence for fence in last_pass.as_of}

@@ -4,7 +4,7 @@ The source is read first. The comparison waits until the mirror holds everything
 heartbeat after that reading. Then each row of the reading is in the mirror or was changed
 since, so a delay is never reported as a loss.
 
-Different counts are no finding yet, because rows may have changed after the source was read.
+Different counts are not yet a finding, because rows may have changed after the source was read.
 They only yield suspects, which are read at the source again. Once the mirror has passed that
 reading, two things explain a difference. Either a change of the key landed after the reading,
 or the source now answers differently. A suspect without explanation is missing, extra or
@@ -12,7 +12,7 @@ doubled.
 
 The mirror holds numbers, but a key in the change log may use the encoding of its collector. An
 example is the base64 of a BIGINT UNSIGNED. A search for digits would miss such a key and report
-a moving row as lost.
+a changing row as lost.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,9 +54,9 @@ from pipeline.schema.model import TableSchema
 
 
 def keys_in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str, ...]:
-    """Return every spelling of the key of that row in the change log; digits without a schema.
+    """Return every spelling of the row's key in the change log; only digits without a schema.
 
-    For a table whose key is its ``id_column``.
+    The key of the table must be its ``id_column``.
     """
     schema = world.schema(shard)
     column = schema.column(str(table.id_column)) if schema else None
@@ -66,7 +66,7 @@ def keys_in_log(table: Table, world: World, shard: Shard, id_: int) -> tuple[str
 
 
 def keys_in_mirror(table: Table, world: World, keys: Sequence[LogKey]) -> list[LogKey]:
-    """*keys* with their integers in digits; a key without integers is unchanged."""
+    """Return *keys* with their integers as digits; a key without integers is unchanged."""
     schemas = {shard: world.schema(shard) for shard in {key.shard for key in keys}}
     return [replace(key, key=_in_digits(table, key, schemas[key.shard])) for key in keys]
 
@@ -97,7 +97,7 @@ Suspect = tuple[Shard, int]
 
 
 class SuspectState(StrEnum):
-    """What became of a suspect; the last four are findings."""
+    """Result for a suspect; the last four are findings."""
 
     CLEARED = "cleared"
     MOVING = "moving"
@@ -118,13 +118,13 @@ WRONG = (
 def find_wrong(
     became: Iterable[tuple[Suspect, SuspectState]],
 ) -> tuple[tuple[Suspect, SuspectState], ...]:
-    """Those of *became* that are wrong."""
+    """Return the suspects of *became* whose state is a finding."""
     return tuple((suspect, state) for suspect, state in became if state in WRONG)
 
 
 @dataclass(frozen=True, slots=True)
 class SuspectReading:
-    """One reading of the suspects at the source: how many rows each id had there.
+    """One reading of the suspects at the source: ``before`` has the number of rows of each id.
 
     ``landed`` is the newest batch known before the reading, ``ended`` the instant it ended.
     """
@@ -147,7 +147,7 @@ class SuspectReading:
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "SuspectReading":
-        """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
+        """Read back what :meth:`dumps` wrote; shards that no longer exist are left out."""
         before = dict(zip(map(tuple, raw["suspects"]), map(int, raw["before"]), strict=True))
         kept = load_suspects(raw["suspects"], table)
         counts = tuple(before[shard_name(shard), id_] for shard, id_ in kept)
@@ -156,18 +156,18 @@ class SuspectReading:
 
 
 def dump_suspects(suspects: Iterable[Suspect]) -> list[list[str | int]]:
-    """Suspects as JSON values."""
+    """Return *suspects* as JSON values."""
     return [[shard_name(shard), id_] for shard, id_ in suspects]
 
 
 def load_suspects(raw: Iterable[Sequence[Any]], table: Table) -> tuple[Suspect, ...]:
-    """Read back what :func:`dumps` wrote; shards that are gone are left out."""
+    """Read back what :func:`dump_suspects` wrote; shards that no longer exist are left out."""
     shards = {shard_name(shard): shard for shard in table.shards}
     return tuple((shards[own], id_) for own, id_ in raw if own in shards)
 
 
 def shard_name(shard: Shard) -> str:
-    """The shard as people and marks spell it: ``source/database.table``."""
+    """Return the shard as messages and memories spell it: ``source/database.table``."""
     return str(shard)
 
 
@@ -183,7 +183,7 @@ def read_suspects(
 
 
 def judge_suspects(table: Table, world: World, seen: SuspectReading) -> tuple[SuspectState, ...]:
-    """What became of each suspect, in order; only for a mirror that is newer than *seen*."""
+    """Judge each suspect, in the order of *seen*; the mirror must be newer than *seen*."""
     before = dict(zip(seen.suspects, seen.before, strict=True))
     there = _count_ids(table, seen.suspects, lambda _: world.mirror(table))
     differ = [suspect for suspect in seen.suspects if before[suspect] != there[suspect]]
@@ -199,9 +199,10 @@ def judge_suspects(table: Table, world: World, seen: SuspectReading) -> tuple[Su
 
 
 def judge_suspect(before: int, there: int, after: int, *, touched: bool) -> SuspectState:
-    """Rule on one id: rows at the source, in a mirror that came past that, at the source since.
+    """Judge one id from its numbers of rows.
 
-    *touched* says that a change of it has landed since the first reading.
+    *before*: at the source. *there*: in a mirror that has passed that reading. *after*: at the
+    source again. *touched*: a change of the id has landed since the first reading.
     """
     if there == before:
         return SuspectState.CLEARED
@@ -215,7 +216,7 @@ def judge_suspect(before: int, there: int, after: int, *, touched: bool) -> Susp
 def touched_suspects(
     table: Table, world: World, suspects: Sequence[Suspect], after: int
 ) -> frozenset[Suspect]:
-    """Those with a change in a batch above *after*, under any spelling of their key."""
+    """Return the suspects with a change in a batch above *after*, under any spelling of the key."""
     asked = [(one, key) for one in suspects for key in keys_in_log(table, world, *one)]
     found = world.log().touched(table, [(shard, key) for (shard, _), key in asked], after)
     return frozenset(one for (one, _), yes in zip(asked, found, strict=True) if yes)
@@ -228,15 +229,15 @@ def _at_source(table: Table, world: World, suspects: Sequence[Suspect]) -> dict[
 def _count_ids(
     table: Table, suspects: Sequence[Suspect], side: Callable[[Shard], TableQueries | MirrorSide]
 ) -> dict[Suspect, int]:
-    """Rows of each id on one side; each shard's are counted in one snapshot."""
-    column = str(table.id_column)  # no probe that asks for ids begins without one
+    """Count the rows of each id on one side; one snapshot per shard."""
+    column = str(table.id_column)  # every probe that asks for ids requires one
     return ask_suspects(suspects, lambda shard, spans: side(shard).count_ids(shard, column, spans))
 
 
 def ask_suspects(
     suspects: Iterable[Suspect], ask: Callable[[Shard, list[Range]], Sequence[A]]
 ) -> dict[Suspect, A]:
-    """The answer for each suspect; *ask* is asked once a shard, for ranges of one id each."""
+    """Return the answer for each suspect; *ask* is called once per shard, with one-id ranges."""
     answers: dict[Suspect, A] = {}
     for shard, ids in _by_shard(suspects).items():
         found = ask(shard, [(id_, id_ + 1) for id_ in ids])
@@ -251,17 +252,18 @@ def _by_shard(suspects: Iterable[Suspect]) -> dict[Shard, list[int]]:
     return grouped
 
 
-MOST_OPEN = 1000  # ranges of a shard remembered as differing; neighbours become one above that
-AGAIN = 64  # of them counted in one cycle
-BREADTH = 16  # ranges halved at once: some 500 statements a shard, however much is lost
-NARROWER = 16  # a count that was refused, or failed, is tried with blocks this much narrower
+MOST_OPEN = 1000  # differing ranges remembered per shard; above that, neighbours are joined
+AGAIN = 64  # open ranges of a shard counted in one cycle
+BREADTH = 16  # ranges halved at once: about 500 statements per shard, however much is lost
+NARROWER = 16  # a rejected or failed count is retried with blocks narrower by this factor
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How much is counted in one cycle; see the probe's settings of the same names.
 
-    ``failed`` counts the attempts before, which may have failed for the width of their blocks.
+    ``failed`` counts the earlier attempts, which may have failed because their blocks were too
+    wide.
     """
 
     block_rows: int
@@ -272,7 +274,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """Ids to be asked again; ``whole`` unless ranges differ in more rows than were named."""
+    """Ids to read again; ``whole`` is False if ranges differ in more rows than ``ids`` names."""
 
     ids: frozenset[Suspect]
     whole: bool
@@ -280,7 +282,7 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True)
 class CountedRanges:
-    """Rows per range at the source, by shard name; all of one shard in one snapshot."""
+    """Rows per range at the source, by shard name; one snapshot per shard."""
 
     ended: datetime
     ranges: Mapping[str, tuple[Range, ...]]
@@ -308,7 +310,7 @@ class CountedRanges:
 
 
 MISREAD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Errors of reading a memory that has another shape."""
+"""Errors raised by reading a memory with an unexpected structure."""
 BEGUN_AGAIN: Mapping[str, Any] = {}
 
 
@@ -319,11 +321,13 @@ def load_memory(
     read: Callable[[], A],
     instead: Mapping[str, Any] = BEGUN_AGAIN,
 ) -> A:
-    """What *read* makes of the memory of a *check* that keeps no finding between two rounds.
+    """Return the result of *read*, which parses the memory of *check*.
+
+    Only for a check that keeps no finding between two rounds.
 
     Raises:
-        ProofError: it has another shape.  *Instead* is remembered, so that the next round begins
-            again.
+        ProofError: the memory has an unexpected structure.  *instead* replaces it, so that the
+            next round starts again.
     """
     try:
         return read()
@@ -336,9 +340,10 @@ def load_memory(
 def read_other(
     table: Table, world: World, check: str, read: Callable[[Mapping[str, Any]], A]
 ) -> A | None:
-    """What *read* makes of the memory of another *check*; that one says if it is unreadable.
+    """Return the result of *read* for the memory of another *check*.
 
-    None then, or if it does not run on *table*.
+    None if that check does not run on *table*, or if its memory is unreadable, which that check
+    itself reports.
     """
     if not world.runs(table, check):
         return None
@@ -349,10 +354,10 @@ def read_other(
 
 
 def load_instant(raw: str) -> datetime:
-    """Read back an instant.
+    """Parse an instant in ISO format.
 
     Raises:
-        ValueError: it has no offset.
+        ValueError: it is malformed or has no UTC offset.
     """
     at = datetime.fromisoformat(raw)
     if at.tzinfo is None:
@@ -361,21 +366,23 @@ def load_instant(raw: str) -> datetime:
 
 
 PROOF = "proof"
-"""Key in the memory of a check of its `RowProof`."""
+"""Key of the `RowProof` in the memory of a check."""
 CLAIMS = (PROOF, "spans", "looked", "through", "begun", "held")
-"""Keys in the memories of checks whose instants say when rows were seen to be right."""
+"""Keys in the memories of checks whose instants say when rows were last seen equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowProof:
-    """What a check that compares all rows has proven: both sides of a table have the same rows.
+    """Proof by a check that compares all rows: both sides of a table have the same rows.
 
-    Each row was compared at ``oldest`` or later, and each one changed before ``through`` after its
-    change.  ``looked`` is when its last look ended, which knew the change log up to ``batch`` and
-    which the mirror has passed.  It holds from ``ruled``, when the check ruled, ``until`` then the
-    check has to have more.
-    ``schemas`` are the orders since which the compared columns hold, and ``bases`` the bases of the
-    mirror, by shard name.  So are ``ranges``, which were compared after ``began``.
+    Each row was compared at ``oldest`` or later. Each row changed before ``through`` was compared
+    after its change.
+    ``looked`` is the end of the last look at both sides. It read the change log up to ``batch``,
+    and the mirror has passed it.
+    The proof is valid from ``ruled``, when the check ruled, ``until`` the check must have a newer
+    one.
+    By shard name: ``schemas`` has the order from which the compared columns are valid, ``bases``
+    the base of the mirror, and ``ranges`` the id ranges that were compared after ``began``.
     """
 
     ruled: datetime
@@ -407,10 +414,10 @@ class RowProof:
         return cls(ruled, until, oldest, through, began, looked, batch, schemas, bases, ranges)
 
     def fences(self, table: Table, world: World) -> Fences | None:
-        """The fences up to where *table* is proven as it is now; None if it is not.
+        """Return the fences up to which the proof holds for *table* now; None if it does not hold.
 
-        It may have other shards, columns or bases since, or rows that the change log does not name
-        may have left it; or the mirror was put back.
+        It no longer holds if shards, columns or bases have changed, if the mirror was set back, or
+        if a shard was emptied or loaded by changes that name no rows.
         """
         names = {shard_name(shard): shard for shard in table.shards}
         mirror, found = world.mirror(table), fences_after(table, world, self.looked)
@@ -433,9 +440,10 @@ class RowProof:
 
 
 def find_proof(table: Table, world: World, check: str) -> RowProof | None:
-    """What *check* has proven of *table* when it last ruled.
+    """Return the proof of *table* that *check* stored when it last ruled.
 
-    None if that was no PASS, or if it has to have more by now, or does not run any more.
+    None if it stored none, because that was no PASS, if the proof has expired, or if the check no
+    longer runs.
     """
 
     def read(memory: Mapping[str, Any]) -> RowProof | None:
@@ -446,7 +454,7 @@ def find_proof(table: Table, world: World, check: str) -> RowProof | None:
 
 
 def dump_ranges(ranges: Mapping[str, Sequence[Range]]) -> dict[str, Any]:
-    """*ranges* by shard name as JSON values."""
+    """Return *ranges*, by shard name, as JSON values."""
     return {own: [[*one] for one in many] for own, many in ranges.items()}
 
 
@@ -456,14 +464,14 @@ def load_ranges(raw: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, tuple[R
 
 
 HANDED = "handed"
-"""Key in the memory of a check of its `HandedRanges`."""
+"""Key of the `HandedRanges` in the memory of a check."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandedRanges:
-    """Ranges by shard name that one check leaves to another one, which compares rows, since ``at``.
+    """Ranges, by shard name, that a check has left since ``at`` to another one that compares rows.
 
-    They differ in their counts, and too many of their rows move to be asked for one by one.
+    Their counts differ, and too many of their rows change to read each one by its id.
     """
 
     at: datetime
@@ -479,7 +487,7 @@ class HandedRanges:
         return cls(load_instant(raw["at"]), load_ranges(raw["ranges"]))
 
     def left_by(self, proof: RowProof) -> "HandedRanges":
-        """Those that *proof* has not compared since; all, if its look began before."""
+        """Return the ranges that *proof* has not compared since; all if its look began before."""
         if proof.began <= self.at:
             return self
         left = {
@@ -490,7 +498,7 @@ class HandedRanges:
 
 
 def find_handed(table: Table, world: World, check: str) -> Mapping[str, tuple[Range, ...]]:
-    """Ranges by shard name that *check* has left to another one."""
+    """Return the ranges, by shard name, that *check* has left to another check."""
 
     def read(memory: Mapping[str, Any]) -> Mapping[str, tuple[Range, ...]]:
         return HandedRanges.loads(memory[HANDED]).ranges if memory.get(HANDED) else {}
@@ -499,35 +507,35 @@ def find_handed(table: Table, world: World, check: str) -> Mapping[str, tuple[Ra
 
 
 def schema_orders(table: Table, world: World) -> dict[str, tuple[int, ...]]:
-    """The order since which columns and values of each shard are those of now, by its name."""
+    """Return, by shard name, the order from which the shard's newest schema is valid."""
     schemas = {shard: world.schema(shard) for shard in table.shards}
     return {shard_name(own): tuple(one.valid_from.parts) for own, one in schemas.items() if one}
 
 
 def base_orders(table: Table, world: World) -> dict[str, tuple[int, ...]]:
-    """The order and the first batch of the base of each shard that the mirror has, by its name."""
+    """Return, by shard name, the order and the first batch of the base in the mirror."""
     return {own: (*one.order.parts, one.since) for own, one in world.bases(table).items()}
 
 
 def dump_parts(orders: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """*orders* as JSON values."""
+    """Return *orders* as JSON values."""
     return {own: [*parts] for own, parts in orders.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRange:
-    """A range that differed by *rows* when it was last counted, and was not seen equal since."""
+    """A range that differed by ``rows`` when it was last counted, and was not seen equal since."""
 
     span: Range
     rows: int
 
 
 OpenRanges = Mapping[str, tuple[OpenRange, ...]]
-"""By shard name, the one that is counted next first."""
+"""Open ranges by shard name, in the order in which they are counted next."""
 
 
 def dump_open_ranges(ranges: OpenRanges) -> dict[str, list[list[int]]]:
-    """Open ranges as JSON values."""
+    """Return open ranges as JSON values."""
     return {own: [[*one.span, one.rows] for one in many] for own, many in ranges.items() if many}
 
 
@@ -542,16 +550,16 @@ def load_open_ranges(raw: Mapping[str, Any], table: Table) -> dict[str, tuple[Op
 
 
 def rows_in(ranges: OpenRanges) -> int:
-    """Rows by which *ranges* differed."""
+    """Return the number of rows by which *ranges* differed."""
     return sum(one.rows for many in ranges.values() for one in many)
 
 
 def uncounted_ranges(
     ranges: OpenRanges, counted: CountedRanges
 ) -> dict[str, tuple[OpenRange, ...]]:
-    """Return those of *ranges* that this cycle did not count whole.
+    """Return those of *ranges* that this cycle did not count in full.
 
-    A range that was due and was too large to be counted comes back as its two halves.
+    A range that was due and too large to be counted is returned as its two halves.
     """
     left: dict[str, tuple[OpenRange, ...]] = {}
     for own, many in ranges.items():
@@ -569,7 +577,7 @@ def uncounted_ranges(
 def differing_ranges(
     wide: Mapping[Shard, Sequence[Mismatch]], left: OpenRanges
 ) -> dict[str, tuple[OpenRange, ...]]:
-    """What is open after a cycle: what it did not count, and then what it found to differ."""
+    """Return the open ranges after a cycle: first those not counted, then those that differ."""
     found = {shard_name(shard): many for shard, many in wide.items()}
     return {
         own: _coarser(
@@ -597,7 +605,7 @@ def _halve_range(one: OpenRange) -> list[OpenRange]:
 
 
 def _coarser(ranges: tuple[OpenRange, ...]) -> tuple[OpenRange, ...]:
-    """The same ranges, neighbours as one where they are too many: none is forgotten."""
+    """Return *ranges* with neighbours joined until there are at most `MOST_OPEN`; none is lost."""
     while len(ranges) > MOST_OPEN:
         ordered = sorted(ranges, key=lambda one: one.span)
         pairs = [ordered[at : at + 2] for at in range(0, len(ordered), 2)]
@@ -618,7 +626,7 @@ def count_ranges(
     cursors: Mapping[str, int],
     again: Mapping[str, Sequence[Range]],
 ) -> CountedRanges:
-    """Count this cycle's ranges of every shard, and those of *again* (by shard name) too."""
+    """Count this cycle's ranges of every shard, and also the ranges *again*, by shard name."""
     rows = world.mirror(table).rows() // len(table.shards)
     ranges: dict[str, tuple[Range, ...]] = {}
     counts: dict[str, tuple[int, ...]] = {}
@@ -637,7 +645,7 @@ def count_ranges(
 def compare_ranges(
     table: Table, world: World, counted: CountedRanges
 ) -> dict[Shard, tuple[Mismatch, ...]]:
-    """Ranges whose counts differ, of each shard that has one and is still there."""
+    """Return the ranges whose counts differ, by shard; shards that no longer exist are left out."""
     mirror = world.mirror(table)
     wide: dict[Shard, tuple[Mismatch, ...]] = {}
     for shard in table.shards:
@@ -654,7 +662,7 @@ def compare_ranges(
 def find_suspects(
     table: Table, world: World, wide: Mapping[Shard, Sequence[Mismatch]], *, leaf: int, most: int
 ) -> Suspicion:
-    """Ids the two sides do not hold alike now, found by halving; both sides are read again."""
+    """Find the ids that differ now, by halving the ranges; both sides are read again."""
     mirror, column = world.mirror(table), _column(table)
     ids: list[Suspect] = []
     whole = True
@@ -699,14 +707,15 @@ class _Asked:
 def _counted_ranges(
     asked: _Asked, pace: Pace, *, rows: int, cursor: int, more: Sequence[Range]
 ) -> tuple[Choice, tuple[int, ...]]:
-    """Count blocks as wide as they may be, and *more*; narrower ones alone if that is too much.
+    """Count the widest blocks that the pace allows, and *more*.
 
-    How many rows a block holds is a guess from the mirror, which may have lost them, or from a
-    mean: ids may lie far apart but for one dense block.
+    If the source rejects that as too many rows, narrower blocks are counted, without *more*. The
+    rows of a block can only be estimated. The mirror may lack rows, and ids may be dense in one
+    block.
     """
     low = asked.source.min_id(asked.shard, asked.column)
     high = asked.source.max_id(asked.shard, asked.column)
-    if low is None or high is None:  # empty: any row of the mirror is one too many
+    if low is None or high is None:  # the source is empty, so any row of the mirror is extra
         choice = Choice(tuple(sorted({(FLOOR, UNSIGNED_CEILING), *more})), 0)
         return choice, asked.counts(choice.ranges)
     dense = block_width(0, 0, 1, pace.block_rows)
@@ -747,17 +756,18 @@ MOST_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What one cycle of looking found.
+    """The findings of one comparison cycle.
 
-    ``looked`` says in words what was compared; ``moving`` counts suspects that kept changing;
-    ``more`` counts rows that ranges differ by and that no id was named for.  ``ended`` is when the
-    looking ended: what is read after it for the next cycle counts against no time limit.
-    ``names`` are those of suspects that are no ids, but digests of keys.
-    ``columns`` are those in which rows differ, where values were compared; a row whose columns are
-    not known is absent.  ``behind``
-    says why more was not compared than was promised; empty if all was.  ``verified`` is what was
-    compared so far, where values were.  ``suspicious``: more is looked at again at once.
-    ``cause`` is the part that an UNKNOWN is due to, if other tables share it.
+    ``looked`` describes what was compared. ``moving`` counts suspects that kept changing.
+    ``more`` counts the rows by which ranges differ and that no id names.
+    ``ended`` is the end of the cycle. Reads after it, for the next cycle, have no time limit.
+    ``names`` has the names of suspects whose ids are digests of keys.
+    ``columns`` has, per row, the columns that differ, if values were compared. A row whose columns
+    are not known is absent.
+    ``behind`` says why less was compared than the settings promise; empty if all was.
+    ``verified`` is what was compared so far, if values were compared.
+    ``suspicious``: the check must look again at once.
+    ``cause`` is the part that causes an UNKNOWN, if other tables share it.
     """
 
     as_of: tuple[Fence, ...]
@@ -775,12 +785,16 @@ class Differences:
 
     @property
     def value(self) -> float:
-        """Rows found to be wrong."""
+        """Number of rows found to be wrong."""
         return float(len(self.found) + self.more)
 
 
 def rule_differences(reading: Differences) -> Ruling:
-    """FAIL for anything confirmed, UNKNOWN for what kept changing, else PASS."""
+    """Return FAIL if a row is confirmed to differ.
+
+    Else UNKNOWN if rows kept changing, differ without being named, or were not compared in time.
+    Else PASS.
+    """
     if reading.found:
         keys = tuple(_keys(reading))
         states = [state for state in _CODES if any(state is each for _, each in reading.found)]
@@ -802,7 +816,7 @@ def rule_differences(reading: Differences) -> Ruling:
 
 
 def _describe_columns(columns: Iterable[Sequence[str]]) -> str:
-    """The end of a sentence on rows that differ: the first columns in which they do."""
+    """Return the end of a sentence: the first columns in which rows differ."""
     names = [*dict.fromkeys(name for own in columns for name in own)]
     others = f" and {len(names) - MOST_COLUMNS} more columns" if names[MOST_COLUMNS:] else ""
     return f"; they differ in {', '.join(names[:MOST_COLUMNS])}{others}" if names else ""
@@ -820,7 +834,7 @@ def _group_by_columns(reading: Differences) -> Iterator[RowColumns]:
 def names_doubled_rows(ruling: Ruling) -> bool:
     """Whether a FAIL names rows that the mirror has twice, alone or among others.
 
-    The code of a ruling is that of the gravest difference; its reason counts each kind.
+    The code of a ruling names only the gravest difference; its reason counts each kind.
     """
     doubled = SuspectState.DOUBLED
     return ruling.code == _CODES[doubled] or f"{_WORDS[doubled]}{_SIDE}" in ruling.reason
@@ -840,9 +854,9 @@ def _keys(reading: Differences) -> Iterator[str]:
 
 
 def _spell_rows(suspects: Sequence[Suspect], names: Mapping[Suspect, str]) -> Iterator[str]:
-    """Ids by shard, runs of consecutive ones as ``first-last``: ``shop/shop_00.orders:17-29``.
+    """Yield ids by shard, consecutive ids as ``first-last``: ``shop/shop_00.orders:17-29``.
 
-    Rows that have *names* are spelled by them.
+    Suspects that are in *names* are yielded first, by their names.
     """
     yield from (names[one] for one in sorted(suspects) if one in names)
     suspects = [one for one in suspects if one not in names]
@@ -854,9 +868,9 @@ def _spell_rows(suspects: Sequence[Suspect], names: Mapping[Suspect, str]) -> It
 def fences_after(
     table: Table, world: World, instant: datetime, sources: Collection[str] = ()
 ) -> Fences | None:
-    """The first fence at or after *instant* of each source; None while one is not written.
+    """Return each source's first fence at or after *instant*; None while one is not written.
 
-    Of *sources* alone, if any are named.
+    Uses only *sources* if given, else all sources of the table.
     """
     found = [world.fence_after(source, instant) for source in sources or table.sources]
     known = tuple(fence for fence in found if fence is not None)
@@ -870,9 +884,9 @@ def await_fences(
     patience: timedelta,
     sources: Collection[str] = (),
 ) -> Fences | NotYet | Undecided:
-    """The fences after *instant*, once the mirror has reached them all.
+    """Return the fences after *instant* once the mirror has reached them all.
 
-    They are those of *sources*, or of all sources of the table.
+    Uses only *sources* if given, else all sources of the table.
     Waiting longer than *patience* is UNKNOWN(not_reached), and never a loss.
     """
     fences = fences_after(table, world, instant, sources)

@@ -1,8 +1,8 @@
 """Compares rows and sums per day at source and mirror, and finds changes that explain them.
 
 The source is read first. Once the mirror has passed that reading, it holds all rows of the
-source and maybe newer ones. Changes that landed since are read from the change log. A day that
-none of them touches must be equal on both sides. If more than `MOST_CHANGES` landed, every
+source and maybe newer ones. Changes that landed since then are read from the change log. A day
+without such changes must be equal on both sides. If more than `MOST_CHANGES` landed, every
 difference counts as explained.
 
 A day belongs to a named zone and may have 23 or 25 hours. An hour that occurs twice has two
@@ -35,17 +35,17 @@ CREATION_NAMES = (
     *("create_date", "created_date", "creation_date", "date_created", "gmt_create", "gmt_created"),
     *("inserted_at", "insert_time", "inserted_on", "insert_date"),
 )
-"""Usual names of a column with the time at which its row was created, the most usual first.
+"""Usual names of a column with the creation time of its row, most usual first.
 
-Capitals and underscores do not matter: ``createTime`` is ``create_time``.
+Case and underscores do not matter: ``createTime`` is ``create_time``.
 """
 
 
 def choose_date_column(dated: Sequence[Sequence[str]]) -> str | Missing:
-    """The column that obviously holds the time at which a row was created.
+    """Return the column whose usual name says that it holds the creation time of a row.
 
-    *dated* has for each shard its columns as of `World.dated`.  All shards must have it, under one
-    name.  Of several, the one whose name is first in `CREATION_NAMES`.
+    *dated* has the `World.dated` columns of each shard.  All shards must have the column, under the
+    same name.  If several qualify, the name that is first in `CREATION_NAMES` wins.
     """
     common = [name for name in dated[0] if all(name in own for own in dated)] if dated else []
     if not common:
@@ -63,10 +63,10 @@ def _fold_name(name: str) -> str:
 
 
 def require_zone(setting: str, zone: str) -> None:
-    """Reject a value of *setting* that is no time zone; an empty text is allowed.
+    """Reject a value of *setting* that is not a time zone; an empty text is allowed.
 
     Raises:
-        ConfigError: names the setting.
+        ConfigError: it is not a time zone; the message names the setting.
     """
     try:
         ZoneInfo(zone or "UTC")
@@ -78,7 +78,8 @@ def require_zone(setting: str, zone: str) -> None:
 def next_part(after: datetime, length: timedelta, zone: ZoneInfo) -> datetime:
     """The first instant after *after* when the time of day is a multiple of *length*.
 
-    Midnight always is one.  *length* must be above zero; a longer one than a day counts whole days.
+    Midnight always counts as one.  *length* must be above zero; if it is longer than a day, it is
+    rounded down to whole days.
     """
     local = after.astimezone(zone).replace(tzinfo=None)
     midnight = datetime.combine(local.date(), time())
@@ -91,13 +92,15 @@ def next_part(after: datetime, length: timedelta, zone: ZoneInfo) -> datetime:
 
 
 def days_before(now: datetime, number: int, zone: ZoneInfo) -> tuple[date, ...]:
-    """The last *number* days of *zone* that are over, oldest first."""
+    """Return the last *number* days of *zone* that have ended, oldest first."""
     today = now.astimezone(zone).date()
     return tuple(today - ago * DAY for ago in range(number, 0, -1))
 
 
 def span_of(day: date, kind: pa.DataType, zone: ZoneInfo, wall: ZoneInfo) -> TimeSpan:
-    """From when to when *day* is, as a column of *kind* has it; *wall* is that of naive times.
+    """Return start and end of *day*, as values of a column of *kind*; the end is excluded.
+
+    *zone* is the zone of the day, and *wall* the zone of a column whose times have no zone.
 
     Raises:
         ProofError: a column of that kind holds no dates or times.
@@ -107,7 +110,7 @@ def span_of(day: date, kind: pa.DataType, zone: ZoneInfo, wall: ZoneInfo) -> Tim
 
 
 def find_span(moment: Moment, spans: Sequence[TimeSpan]) -> int | None:
-    """The number of the span that holds *moment*; None if none does."""
+    """Return the index of the span that contains *moment*; None without one."""
     return next((n for n, (first, until) in enumerate(spans) if first <= moment < until), None)
 
 
@@ -123,13 +126,16 @@ def _moment(day: date, kind: pa.DataType, zone: ZoneInfo, wall: ZoneInfo) -> Mom
 MOST_CHANGES = 50_000
 SECOND = timedelta(seconds=1)
 Asked = tuple[tuple[TimeSpan, ...], tuple[AggregatedColumn, ...]]
-"""The spans of a column, and what is added up in each."""
+"""The spans of a column, and the columns that are summed in each."""
 _UNREAD = object()  # a reported value that cannot be read
 
 
 @dataclass(frozen=True, slots=True)
 class DayQuestion:
-    """What is added up: ``columns`` of dates or times, ``fields``, and in which zones days are."""
+    """What to sum: ``fields``, by day of each of ``columns``.
+
+    ``zone`` is the zone of the days, and ``wall`` the zone of columns whose times have no zone.
+    """
 
     columns: tuple[str, ...]
     fields: tuple[str, ...]
@@ -139,7 +145,10 @@ class DayQuestion:
 
 @dataclass(frozen=True, slots=True)
 class DayTallies:
-    """The source's own: shard name -> column -> a tally for each of ``days``."""
+    """Rows and sums at the source. ``counted``: shard name -> column -> one aggregate per day.
+
+    ``landed`` is the newest batch before the source was read, ``ended`` the end of that reading.
+    """
 
     days: tuple[date, ...]
     ended: datetime
@@ -148,12 +157,12 @@ class DayTallies:
 
     @property
     def rows(self) -> int:
-        """Rows of all shards and days, by the first column."""
+        """Number of rows of all shards and days, by the first column."""
         return sum(self._by_day)
 
     @property
     def busiest(self) -> int:
-        """Rows of all shards on the day that has the most, by the first column."""
+        """Number of rows, of all shards, on the day with the most rows, by the first column."""
         return max(self._by_day, default=0)
 
     @property
@@ -204,9 +213,10 @@ class DayTallies:
 
 @dataclass(frozen=True, slots=True)
 class DayDifference:
-    """A day of a shard, by one column, that is not the same on both sides.
+    """A day of a shard, by one column, that differs between source and mirror.
 
-    ``fields`` names those whose sums differ; ``moving`` counts the changes that may explain it.
+    ``source`` and ``mirror`` count rows. ``fields`` names the fields whose sums differ. ``moving``
+    counts the changes that may explain the difference.
     """
 
     shard: Shard
@@ -219,17 +229,17 @@ class DayDifference:
 
     @property
     def explained(self) -> bool:
-        """Whether what has landed since the source was read may be the reason."""
+        """Whether changes that landed since the source was read may explain the difference."""
         return self.moving > 0 and abs(self.source - self.mirror) <= self.moving
 
     @property
     def key(self) -> str:
-        """Return the text by which people and memories name it."""
+        """Return its name in messages and memories."""
         return f"{self.shard}:{self.column}={self.day}"
 
 
 def sum_days(table: Table, world: World, question: DayQuestion, days: Sequence[date]) -> DayTallies:
-    """Add the days up at every shard's source, each in one snapshot for each column."""
+    """Sum the days at the source of every shard; one snapshot per shard and column."""
     landed = world.landed_batch()
     counted: dict[str, dict[str, tuple[RangeAggregate, ...]]] = {}
     for shard in table.shards:
@@ -247,7 +257,10 @@ def sum_days(table: Table, world: World, question: DayQuestion, days: Sequence[d
 def find_differences(
     table: Table, world: World, question: DayQuestion, seen: DayTallies
 ) -> tuple[DayDifference, ...]:
-    """Days that differ in a mirror newer than *seen*; shards that are gone are left out."""
+    """Return the days that differ; the mirror must be newer than *seen*.
+
+    Shards that no longer exist are left out.
+    """
     mirror = world.mirror(table)
     known = {
         shard: {one.name: one for one in world.source(shard.source).columns(shard)}
@@ -273,7 +286,7 @@ def find_differences(
 def _group_columns(
     known: Mapping[Shard, Mapping[str, Column]], question: DayQuestion, seen: DayTallies
 ) -> Iterator[tuple[str, Asked, list[Shard]]]:
-    """Each column with the shards that get the same query: usually all of them."""
+    """Yield each column with the shards that get the same query: usually all shards."""
     found: dict[tuple[str, Asked], list[Shard]] = {}
     for shard, columns in known.items():
         for column in seen.counted.get(str(shard), {}):
@@ -286,7 +299,10 @@ def _group_columns(
 def narrow_difference(
     table: Table, world: World, question: DayQuestion, one: DayDifference
 ) -> TimeSpan | None:
-    """A second of the day in which both sides differ now; None where they do not, or for dates."""
+    """Return a second of the day in which the sides differ now.
+
+    None if they no longer differ, or if the column holds dates.
+    """
     shard = next(each for each in table.shards if str(each) == str(one.shard))
     source, mirror = world.source(shard.source), world.mirror(table)
     known = {each.name: each for each in source.columns(shard)}
@@ -317,7 +333,7 @@ def _difference(
     here, there = pair
     sums = zip(fields, here.sums, there.sums, strict=True)
     names = tuple(name for name, ours, theirs in sums if ours != theirs)
-    if moving is None:  # too many to look at: any row may be among them
+    if moving is None:  # too many changes to read: any row may have changed
         most = max(here.rows, there.rows, 1)
     else:
         most = moving.get((shard, column, day), 0) + moving.get((shard, column, None), 0)
@@ -332,7 +348,7 @@ def _moving(
     *,
     world: World,
 ) -> Mapping[tuple[Shard, str, date | None], int]:
-    """How many changes concern a day; under None those whose day is unknown."""
+    """Count the changes of each shard, column and day; the day is None if it is unknown."""
     found: Counter[tuple[Shard, str, date | None]] = Counter()
     for shard, columns in known.items():
         own = [one for one in changed if one.shard == shard]
@@ -351,7 +367,7 @@ def _moving(
 def _days(
     one: ChangedRow, before: Any, after: Any, spans: Sequence[TimeSpan], days: Sequence[date]
 ) -> set[date | None]:
-    """The days that a row leaves and comes to; None if the day is unknown."""
+    """Return the days that the row was on before and after the change; None for an unknown day."""
     if _UNREAD in (before, after):
         return {None}
     values = [value for value in (before, after) if value is not None]
@@ -361,7 +377,7 @@ def _days(
 
 
 def _values(texts: Sequence[str | None], column: Column | None) -> list[Any]:
-    """What a column holds in each text, as the messages write it; or that it is unknown."""
+    """Decode the column's values from *texts*, as messages spell them; `_UNREAD` if unknown."""
     if column is None:
         return [_UNREAD] * len(texts)
     read = type_rows(pa.array(texts, pa.string()), [column])

@@ -1,8 +1,8 @@
 """Reports weak ordering of a source, and topics that may lose or compact away changes.
 
-`order_findings` concerns sources whose changes carry no log position. `topic_findings` ignores
-topics whose settings are unknown, so its caller must report them. `name_date_columns` is for
-information: by which columns rows are counted although none is named.
+`check_order` concerns sources whose changes carry no log position. `check_topics` ignores topics
+whose settings are unknown, so its caller must report them. `name_date_columns` is for information:
+it names the column by which `day_counts` counts if the config names none.
 """
 
 from collections import defaultdict
@@ -39,7 +39,7 @@ def check_order(one: SourceOrdering, partitions: int, where: str) -> list[Findin
 
 
 SAFE_COPIES = 2
-FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium asks for the largest number
+FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium sets the largest number
 DELETE = "cleanup.policy=delete"
 UNTYPED = "compaction deletes schema changes, so rows cannot be decoded"
 KEEP = "nothing, or name other columns in probes.day_counts.columns"
@@ -49,7 +49,7 @@ UNSTARTABLE = "without its history the connector cannot restart"
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """A rule about topics: which ones are ``bad``, why, and the setting that is wanted."""
+    """A rule about topics: which ones are ``bad``, ``why``, and the setting to ``want``."""
 
     severity: FindingSeverity
     code: str
@@ -59,7 +59,7 @@ class TopicRule:
     want: str
 
     def findings(self, where: str) -> list[Finding]:
-        """One finding, or none."""
+        """Return one finding that names all bad topics; empty without any."""
         names = [topic.name for topic in self.topics if self.bad(topic)]
         if not names:
             return []
@@ -75,10 +75,11 @@ class TopicRule:
 def check_topics(
     topics: Sequence[TopicFacts], where: str, *, prefix: str, history: str, outage: timedelta
 ) -> list[Finding]:
-    """Rule on one source's topics; a finding names all topics that it is about.
+    """Check the topics of one source; a finding names all topics that it concerns.
 
-    *history* is the connector's topic of schema history, which must be retained forever; empty if
-    it is elsewhere.  *outage* is how long the pipeline may stop without losing a change.
+    *history* is the connector's schema history topic, which must be retained forever; empty if the
+    history is stored elsewhere.  *outage* is how long the pipeline may stop without losing a
+    change.
     Topics with unknown settings are ignored: the caller reports them.
     """
     topics = [topic for topic in topics if topic.is_described]
@@ -116,9 +117,9 @@ def check_topics(
 
 
 def name_date_columns(tables: Mapping[str, Sequence[Sequence[str]]], where: str) -> list[Finding]:
-    """Notes that name the column by which `day_counts` counts, or say why no column is chosen.
+    """Return notes that name the column by which `day_counts` counts, or why none is chosen.
 
-    *tables* has the columns of each shard of a table, as of `World.dated`.
+    *tables* has, for each table, the `World.dated` columns of its shards.
     """
     chosen, none = defaultdict[str, list[str]](list), list[str]()
     for table, dated in sorted(tables.items()):

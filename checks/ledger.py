@@ -2,31 +2,31 @@
 
 The hop MERGE leads from the change log into the mirror: landing counts the rows that it writes,
 and each merge counts the rows that it reads. A merge is compared with exactly the batches that it
-covers. So positions decide whether a row is missing or only on its way, never a clock.
+covers. So positions, and never a clock, decide whether a row is missing or still in flight.
 
-The hop COLLECTION leads from the source's transactions into the change log, where the collector
-announces how many events a transaction has. The check that compares these counts them by minute,
-once for each transaction, and speaks for the hop: a residual of it opens no second incident.
+The hop COLLECTION leads from the source's transactions into the change log, for collectors that
+announce how many events a transaction has. The check `completeness` counts these by minute, once
+per transaction. Its FAIL reports the hop, so a residual of the hop opens no second incident.
 
-The hop LANDING leads from the topics into the change log: the consumer counts what it returns, and
-landing what becomes of it, as in :mod:`pipeline.landing.topic_counts`. Each committed batch is
-compared in its own report.
+The hop LANDING leads from the topics into the change log. The consumer counts the records that it
+returns, and landing counts their outcomes, as in :mod:`pipeline.landing.topic_counts`. Each
+committed batch is compared in its own report.
 
-The hop of a copy leads from the mirror into that copy: a merge counts the rows that it changes, in
-its own commit, and the copy those that it takes over, as it follows that commit. Versions of the
-mirror decide what is compared. A load of the whole copy makes good what it lacked before. What a
-copy misses belongs to its place, also if it is renamed.
+The hop of a copy leads from the mirror into that copy. A merge counts the rows that it changes, in
+its own commit. The copy counts the rows that it takes over from that commit. Versions of the mirror
+decide what is compared. A load of the whole copy makes good what was missing before. The ledger
+identifies a copy by its place, so its residuals survive a rename.
 
-What came out may have left no row in the mirror. It was explained then: superseded, redelivered,
-quarantined, archived and so on, as in :mod:`pipeline.apply.account`.
+A row that came out may have left no row in the mirror. It is explained then: superseded,
+redelivered, quarantined, archived and so on, as in :mod:`pipeline.apply.account`.
 
-A residual is made good by proof alone: every shard has a new base that was requested after it was
-found and that the mirror holds, or each row of the table was compared with its source after that.
-Which rows are missing is not known, so a repair of some rows proves nothing.
+A residual is made good only by proof. Either every shard has a new base that was requested after
+the residual was found and that the mirror holds. Or each row of the table was compared with its
+source after that. It is not known which rows are missing, so a repair of some rows proves nothing.
 
 Cannot decide: batches whose counts were never recorded, merges that read batches again, and
-batches of too many minutes. They are UNKNOWN, and no residual is said of them. Cannot see: records
-that the consumer did not return, and rows without a topic (see :mod:`pipeline.minute_counts`).
+batches of too many minutes. They are UNKNOWN and have no residual. Cannot detect: records that the
+consumer did not return, and rows without a topic (see :mod:`pipeline.minute_counts`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,9 +45,9 @@ Counts = Mapping[str, int]
 """Op or term -> rows."""
 NO_COUNTS: Counts = {}
 EXTRA = " extra"
-"""Ends the name of an op whose rows came out of one merge too often, and of another too seldom."""
+"""Suffix of an op for which one merge has too many rows, and another too few."""
 LANDING_HOP = "landing"
-"""The hop from the topics into the change log, of the landing that reads them."""
+"""The hop from the topics into the change log."""
 LEDGER_HOPS: tuple[str, ...] = (Hop.COLLECTION, LANDING_HOP, Hop.MERGE)
 """Hops of each table that have a ledger, in the order in which a change passes them."""
 _COPY = f"{Hop.COPY}:"
@@ -65,7 +65,7 @@ def copy_hop(copy: str) -> str:
 
 
 def place_hop(place: str) -> str:
-    """Return the hop that leads into the copy at this *place*; no name of a copy makes the same."""
+    """Return the hop that leads into the copy at *place*; it differs from every `copy_hop`."""
     return copy_hop(f"@{sha256(place.encode()).hexdigest()[:16]}")
 
 
@@ -75,7 +75,7 @@ def is_copy_hop(hop: str) -> bool:
 
 
 def describe_missing(hop: str, number: int) -> str:
-    """How much is missing or too many at *hop*, in words: each hop has its own units."""
+    """Return *number* with the unit of *hop* as text: events, messages or rows."""
     if hop == Hop.COLLECTION:
         return "1 event" if number == 1 else f"{number} events"
     if hop == LANDING_HOP:
@@ -84,7 +84,7 @@ def describe_missing(hop: str, number: int) -> str:
 
 
 class LedgerState(StrEnum):
-    """What is known of one minute at one hop."""
+    """State of one minute at one hop."""
 
     BALANCED = "balanced"
     RESIDUAL = "residual"
@@ -95,7 +95,7 @@ class LedgerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LandedBatch:
-    """Rows of one table that a batch landed at ``at``; ``counts`` None: they were not counted."""
+    """Rows of one table that a batch landed at ``at``; ``counts`` is None if not counted."""
 
     batch: int
     at: datetime
@@ -104,9 +104,10 @@ class LandedBatch:
 
 @dataclass(frozen=True, slots=True)
 class MergedBatches:
-    """Rows of one table that a merge read in batches ``(since, batch]``; None: not counted.
+    """Rows of one table that a merge read in batches ``(since, batch]``.
 
-    ``explained`` says what became of them, by minute and term.
+    ``counts`` is None if they were not counted. ``explained`` counts their outcomes, by minute and
+    term.
     """
 
     since: int
@@ -120,12 +121,13 @@ class MergedBatches:
 class LedgerEntry:
     """One minute of one table at one hop; ``minute`` is in whole minutes since 1970 UTC.
 
-    ``went_in`` and ``came_out`` hold what was compared, by op; ``in_flight`` what has not reached
-    the next hop. ``unknown`` if there may be more that could not be compared. ``batch`` is the
-    newest batch of what was compared, -1 without any.  ``made_good`` holds, by op, what was missing
-    and is proven to be in the mirror since, ``proof`` by what.  ``found`` is when rows were last
-    found to be missing or too many; None if they never were. It only grows, even
-    if the clock steps back, so that a waiver of what was found before covers nothing later.
+    ``went_in`` and ``came_out`` count the compared rows by op. ``in_flight`` counts the rows that
+    have not reached the next hop. ``unknown``: there may be more rows, which could not be compared.
+    ``batch`` is the newest compared batch, -1 without one.
+    ``made_good`` counts, by op, the missing rows that are proven to be in the mirror by now;
+    ``proof`` says by what.
+    ``found`` is when rows were last found missing or too many; None if they never were. It only
+    grows, even if the clock steps back. So a waiver of an earlier finding covers no later one.
     """
 
     minute: int
@@ -141,9 +143,9 @@ class LedgerEntry:
 
     @property
     def missing(self) -> Counts:
-        """Op -> rows that went in and did not come out; negative: more came out than went in.
+        """Op -> rows that went in and did not come out; negative if more came out than went in.
 
-        Without those that were made good.
+        Rows that were made good are not included.
         """
         ops = sorted({*self.went_in, *self.came_out, *self.made_good})
         came = add_named(self.came_out, self.made_good)
@@ -152,7 +154,7 @@ class LedgerEntry:
 
     @property
     def state(self) -> LedgerState:
-        """The gravest that is true of a part of it."""
+        """The gravest state of any part of the minute."""
         if self.missing:
             return LedgerState.RESIDUAL
         if self.unknown:
@@ -163,18 +165,18 @@ class LedgerEntry:
 
     @property
     def residual(self) -> int | None:
-        """Rows that are missing or too many, both counted; None if that is not known yet.
+        """Number of rows that are missing plus rows that are too many; None if not known yet.
 
-        Never 0 where a part was not counted, or has not reached the next hop.
+        Never 0 if a part was not counted or has not reached the next hop.
         """
         wrong = sum(map(abs, self.missing.values()))
         return None if not wrong and (self.unknown or self.in_flight) else wrong
 
     def with_more(self, other: "LedgerEntry") -> "LedgerEntry":
-        """Both, of the same minute; *other* was compared later.
+        """Add *other*, an entry of the same minute that was compared later.
 
-        Rows that one of them has too many make up for no missing rows of the other: they are
-        counted under a name of their own.
+        Surplus rows of one entry do not cancel missing rows of the other. They are counted under
+        the op with the suffix ``EXTRA``.
         """
         here, there = self.missing, other.missing
         extra = {
@@ -196,7 +198,7 @@ class LedgerEntry:
         )
 
     def with_proof(self, proof: str) -> "LedgerEntry":
-        """All that is missing is made good, by *proof*."""
+        """Return the entry with all missing rows made good by *proof*."""
         return replace(self, made_good=add_named(self.made_good, self.missing), proof=proof)
 
 
@@ -204,9 +206,9 @@ class LedgerEntry:
 class Residual:
     """Rows that went into *hop* and did not come out, of one merge that was compared ``at``.
 
-    ``missing`` is by minute, ascending, and op, as an entry has it. No row of it is of a batch
-    above ``batch``, the newest that was compared in these minutes. It is not ``whole`` if it may
-    have more minutes, which were not read: so it cannot be waived.
+    ``missing`` is `LedgerEntry.missing` by minute, ascending. ``batch`` is the newest batch that
+    was compared in these minutes. ``whole`` is False if more minutes may belong to it that were not
+    read; then it cannot be waived.
     """
 
     hop: str
@@ -217,17 +219,17 @@ class Residual:
 
     @property
     def key(self) -> str:
-        """What a waiver names beside check and table; another residual has another."""
+        """The part of a waiver id after check and table; unique for each residual of the table."""
         return f"{self.hop}@{int(self.at.timestamp() * 1_000)}"
 
     @property
     def rows(self) -> int:
-        """Rows, at the hop LANDING messages too, that are missing or too many."""
+        """Number of rows that are missing or too many; at the hop LANDING also messages."""
         return sum(abs(rows) for ops in self.missing.values() for rows in ops.values())
 
     @property
     def text(self) -> str:
-        """One line: rows, ops and minutes; after the first minutes only their number."""
+        """One line with rows, ops and minutes; further minutes are only counted."""
         ops: Counts = {}
         for own in self.missing.values():
             ops = add_named(ops, own)
@@ -241,10 +243,10 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class TableLosses:
-    """Residuals of a table that nothing has proven to be made good, oldest first.
+    """Residuals of a table that are not proven to be made good, oldest first.
 
-    ``more`` are rows that no residual here has, of too many minutes; ``unreadable`` are of minutes
-    that the store cannot read, so nothing proves them.
+    ``more`` counts rows of further minutes, which no residual here lists. ``unreadable`` counts
+    those of minutes that the store cannot read, so nothing can prove them.
     """
 
     residuals: tuple[Residual, ...] = ()
@@ -260,7 +262,7 @@ class TableLosses:
         )
 
     def at_hop(self, hop: str) -> "TableLosses":
-        """The same, shown as losses of *hop*."""
+        """Return the same losses, shown as losses of *hop*."""
         return replace(self, residuals=tuple(replace(one, hop=hop) for one in self.residuals))
 
 
@@ -268,7 +270,7 @@ NO_LOSSES = TableLosses()
 
 
 def group_residuals(hop: str, entries: Iterable[LedgerEntry]) -> tuple[Residual, ...]:
-    """Residuals of *entries* by when they were found, oldest first; others are left out."""
+    """Group *entries* with missing rows by the time they were found, oldest first."""
     found: dict[datetime, dict[int, Counts]] = {}
     newest: dict[datetime, int] = {}
     for one in sorted(entries, key=lambda one: one.minute):
@@ -280,9 +282,10 @@ def group_residuals(hop: str, entries: Iterable[LedgerEntry]) -> tuple[Residual,
 
 @dataclass(frozen=True, slots=True)
 class NewBase:
-    """A base that was requested at ``asked``; shard -> batch in which it became complete.
+    """A base that was requested at ``asked``.
 
-    ``began``: shard -> first batch after the base read its place in the log, where that is known.
+    ``complete``: shard -> batch in which its base became complete. ``began``: shard -> first batch
+    after the base read its position in the log, if that is known.
     """
 
     id: str
@@ -291,7 +294,7 @@ class NewBase:
     began: Mapping[str, int] = field(default_factory=dict)
 
     def holds_above(self, batch: int, mirror: "MirrorFacts") -> bool:
-        """Whether *mirror* holds it, and each shard of it was read after *batch* had landed."""
+        """Whether *mirror* holds the base, and each shard was read after *batch* had landed."""
         done = [self.complete.get(shard, -1) for shard in mirror.shards]
         began = [
             self.began.get(shard, done) for shard, done in zip(mirror.shards, done, strict=True)
@@ -303,9 +306,9 @@ class NewBase:
 class MirrorFacts:
     """What is known of a mirror: its ``shards``, the ``batch`` it holds, and new ``bases``.
 
-    ``compared`` is when the row that was compared longest ago was compared with its source, where
-    all columns of all rows are; None while that is not so, or a row is known to differ. ``looked``
-    is the batch up to which that comparison knows the change log, and the mirror it compared.
+    ``compared``: every column of every row was compared with the source then or later. It is None
+    if some were not, or if a row is known to differ. ``looked`` is the batch up to which that
+    comparison has read the change log and the mirror.
     """
 
     shards: tuple[str, ...]
@@ -316,14 +319,14 @@ class MirrorFacts:
 
 
 LEDGER = "ledger"
-"""The check, whose FAIL is a residual that nothing has proven to be made good."""
+"""The check whose FAIL is a residual that is not proven to be made good."""
 
 
 def find_proof(residual: Residual, mirror: MirrorFacts) -> str:
-    """What proves that *residual* is made good; empty if nothing does.
+    """Return what proves that *residual* is made good; empty if nothing does.
 
-    A row of it had landed before it was found. So a read of the source that began later has it.
-    Two conditions say what is later, because a clock may step back: the time, and the batch.
+    The missing rows had landed before the residual was found. So a read of the source that began
+    later has them. "Later" requires both a later time and a later batch: a clock may step back.
     """
     for base in mirror.bases:
         if base.asked > residual.at and base.holds_above(residual.batch, mirror):
@@ -335,10 +338,11 @@ def find_proof(residual: Residual, mirror: MirrorFacts) -> str:
 
 
 def _find_last(before: datetime | None, at: datetime | None) -> datetime | None:
-    """When rows were last found that were found *before*, then *at*; equal: in one report.
+    """Return the later time of two findings, *before* and then *at*; equal: in one report.
 
-    If the clock stepped back between, it is up to a minute after *before*, by the seconds of *at*.
-    So two minutes that were found together, and again in two reports, have two keys.
+    If the clock stepped back between them, the result is up to a minute after *before*, by the
+    seconds of *at*. So two minutes that were found together, and later in two reports, get two
+    keys.
     """
     if before is None or at is None or at >= before:
         return before if at is None else at
@@ -351,13 +355,13 @@ def _spell_minute(minute: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Batches ``[first, last]`` whose landed rows were all recorded; none if last < first."""
+    """Batches ``[first, last]`` whose landed rows were all recorded; empty if last < first."""
 
     first: int = 0
     last: int = -1
 
     def with_batch(self, batch: int) -> "Recorded":
-        """Add *batch*; one that does not follow the last is the first again."""
+        """Add *batch*; a batch that does not follow the last one starts a new range."""
         return replace(self, last=batch) if batch == self.last + 1 else Recorded(batch, batch)
 
 
@@ -366,8 +370,8 @@ def settle_merge(
 ) -> tuple[LedgerEntry, ...]:
     """Compare one merge with the batches that it covers; one entry per minute, ascending.
 
-    *landed* are the table's batches in ``(settled, merged.batch]`` that have rows of it. *settled*
-    is the batch through which the table was compared before, -1 before the first.
+    *landed* are the batches in ``(settled, merged.batch]`` with rows of the table. *settled* is the
+    batch through which the table was compared before, -1 before the first.
     """
     covered = [one for one in landed if one.batch > merged.since]
     counts = [one.counts for one in covered if one.counts is not None]
@@ -399,11 +403,11 @@ def settle_merge(
 def settle_copied(
     done: CopiedVersion, settled: int, at: datetime, *, again: bool = False
 ) -> tuple[LedgerEntry, ...]:
-    """Compare one commit that a copy has followed, *at* now, with what the copy took over of it.
+    """Compare one commit that a copy has followed, *at* now, with the rows that the copy took over.
 
-    *settled* is the version through which the copy was compared before. What it has followed since
-    then and before *done* was not reported, so it is unknown. If it follows the commit *again*, its
-    rows were counted before: only those that are missing now, or too many, count.
+    *settled* is the version through which the copy was compared before. Versions between *settled*
+    and *done* were not reported, so they are unknown. If the copy follows the commit *again*, its
+    rows were counted before. Then only rows that are missing now, or too many, count.
     """
     since, when = done.version - 1, done.at or at
     before = [LandedBatch(since, when, None)] if settled < since else []
@@ -423,18 +427,19 @@ def _without_balanced(one: LedgerEntry) -> LedgerEntry:
 
 
 def is_loaded(one: LedgerEntry, load: CopiedVersion) -> bool:
-    """Whether a *load* of a copy makes good all that is missing of *one*.
+    """Whether a *load* of a copy makes good everything that is missing in *one*.
 
-    A first load brings rows that did not come. It removes none, so it proves nothing of those that
-    ought to have gone, or that came too often.
+    A load that does not sweep only adds rows. So it proves nothing for missing deletes, or for rows
+    that came too often.
     """
     return load.swept or all(op != Op.DELETE and rows > 0 for op, rows in one.missing.items())
 
 
 def settle_landing(counts: TopicCounts, batch: int, landed: datetime, at: datetime) -> LedgerEntry:
-    """Compare what the topics of a table brought in a *batch* with what became of it.
+    """Compare the messages that a table's topics brought in a *batch* with their outcomes.
 
-    It belongs to the minute in which it *landed*. *at* is when it was compared.
+    The entry belongs to the minute of *landed*, the time at which the batch landed. *at* is the
+    time of the comparison.
     """
     wrong = counts.went_in != counts.came_out
     return LedgerEntry(
@@ -448,7 +453,7 @@ def settle_landing(counts: TopicCounts, batch: int, landed: datetime, at: dateti
 
 
 def count_in_flight(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
-    """Entries of batches that no merge has reached yet."""
+    """Return entries of batches that no merge has reached yet."""
     return add_entries(
         LedgerEntry(minute, in_flight=counts, unknown=one.counts is None)
         for one in landed
@@ -457,7 +462,7 @@ def count_in_flight(landed: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
 
 
 def leave_unknown(batches: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
-    """Entries of batches that are compared with no merge: their minutes are unknown."""
+    """Return entries of batches that are not compared with a merge: their minutes are unknown."""
     return add_entries(
         LedgerEntry(minute, unknown=True, batch=one.batch)
         for one in batches
@@ -468,7 +473,7 @@ def leave_unknown(batches: Iterable[LandedBatch]) -> tuple[LedgerEntry, ...]:
 def add_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     """Add up entries of the same minute, in the order in which they were compared; ascending.
 
-    From the last on, so that those of one report are together before any are added to others.
+    Starts with the last entry, so that entries of one report are added before those of others.
     """
     found: dict[int, LedgerEntry] = {}
     for one in reversed([*entries]):

@@ -28,7 +28,10 @@ class Outcome(StrEnum):
 
 
 class FailKind(StrEnum):
-    """What a FAIL of a probe means, and so how it alerts: a loss, or something to look at."""
+    """What a FAIL of a probe means: rows are lost, or something must be looked at.
+
+    It decides how the FAIL alerts.
+    """
 
     LOST = "lost"
     SUSPECT = "suspect"
@@ -42,7 +45,7 @@ MOST_NAMED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """Rows that differ in the same ``columns``; ``keys`` are spelled as those of the ruling."""
+    """Rows that differ in the same ``columns``; ``keys`` have the format of `Ruling.keys`."""
 
     columns: tuple[str, ...]
     keys: tuple[str, ...]
@@ -54,10 +57,12 @@ class Ruling:
 
     ``reason`` is one line for people and holds keys and id ranges, never row values.
     ``code`` is a short stable word for programs (``missing_rows``, ``no_history``, ...).
-    ``keys`` names guilty keys or ranges, at most ``MOST_NAMED``; a probe that names more than
-    ``MOST_KEYS`` counts the others.  ``more`` counts the rows that differ and that no key names:
-    the finding is cut off then, and no waiver covers what it does not name.  ``differing`` are the
-    columns in which rows differ, as far as they are known; a row without them is in none.
+    ``keys`` names the keys or ranges that are wrong, at most ``MOST_NAMED``. A probe that names
+    more than ``MOST_KEYS`` counts the rest in ``more``.
+    ``more`` counts the differing rows that no key names. The finding is cut off then, and no waiver
+    covers the rows that it does not name.
+    ``differing`` groups rows by the columns in which they differ. A row whose columns are not known
+    is in no group.
     """
 
     outcome: Outcome
@@ -71,12 +76,12 @@ class Ruling:
     def is_cut_off(self) -> bool:
         """Whether more rows may be wrong than those that ``keys`` name.
 
-        A probe may stop at ``MOST_KEYS`` without a count of the others, as earlier versions did.
+        A probe may stop at ``MOST_KEYS`` without counting the rest, as earlier versions did.
         """
         return self.more > 0 or len(self.keys) == MOST_KEYS or not self.keys
 
     def __post_init__(self) -> None:
-        """Say so where a probe of somebody's own gave no reason."""
+        """Replace an empty reason, which a custom probe may return."""
         object.__setattr__(
             self, "reason", text_or_cause(self.reason, self.code or self.outcome.value)
         )
@@ -86,14 +91,16 @@ class Ruling:
 class Verified:
     """What a check has compared of a table, wrong rows aside.
 
-    ``through``: each row changed before then was compared after its merge; None while that is
-    not known of all.  ``oldest``: each row was compared then or later; None while some never was.
-    ``batch`` is what the mirror was applied through.  ``check`` is the name of the check.
-    ``shards`` are those that were compared.  ``looked`` is the batch up to which the check knows
-    what the change log has changed: a base that is complete later is not compared.  ``life`` is
-    the incarnation of the change log that landed it; None where that is not known.  ``lapless``:
-    the check's settings let it compare no older rows, so ``oldest`` stays None.  ``partial``: some
-    columns are not compared.
+    ``through``: each row changed before then was compared after its merge; None while this is not
+    known for all rows.
+    ``oldest``: each row was compared then or later; None while a row was never compared.
+    ``batch`` is the batch that the mirror was applied through.
+    ``check`` is the name of the check. ``shards`` are the compared shards.
+    ``looked`` is the batch up to which the check has read the change log. A base that is complete
+    later is not compared.
+    ``life`` is the incarnation of the change log that landed that batch; None if it is not known.
+    ``lapless``: by its settings the check compares no older rows, so ``oldest`` stays None.
+    ``partial``: some columns are not compared.
     """
 
     through: datetime | None
@@ -109,15 +116,16 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A ruling with its table, its time and the position it holds as of.
+    """A ruling with its table, its time and the position up to which it holds.
 
     ``as_of`` holds one fence per source of the table; empty when none was reached.
     ``value`` is the reading's one number for history and graphs; None if the reading has no number.
-    ``cause`` groups verdicts with one common cause (``source:shop unreachable``); empty for own.
-    ``kind`` is what a FAIL means, as its probe says; None for a check that is no probe.
-    ``verified`` is what the check has compared so far, where it keeps account of that.
-    ``suspicious``: it has found more that it has to look at again, so it goes first.
-    ``counted`` are minutes that it counted for the table's ledger, each row once.
+    ``cause`` groups verdicts with one common cause (``source:shop unreachable``); empty if the
+    cause concerns this table only.
+    ``kind`` is what a FAIL means, as its probe says; None for a check that is not a probe.
+    ``verified`` is what the check has compared so far; None if it does not record that.
+    ``suspicious``: the check must look again at something that it found, so it runs first.
+    ``counted`` are the minutes that the check counted for the table's ledger, each row once.
     """
 
     table: str
@@ -136,10 +144,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """There is nothing new to rule on; the last verdict stands.  ``why`` is shown to people.
+    """There is nothing new to rule on; the last verdict is kept.  ``why`` is shown to people.
 
-    ``suspicious``: it has found something that it has to look at again, so it goes first.
-    ``rests``: it has nothing to do before its usual pause has passed; else the next round asks it.
+    ``suspicious``: the probe must look again at something that it found, so it runs first.
+    ``rests``: the probe has nothing to do before its usual interval ends. Otherwise the next round
+    asks it.
     """
 
     why: str
@@ -149,7 +158,7 @@ class NotYet:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The question cannot be answered for this table or in time: UNKNOWN, with its code."""
+    """The probe cannot decide, for this table or in time: UNKNOWN, with its code."""
 
     code: str
     why: str
@@ -159,8 +168,8 @@ class Undecided:
 class Reason:
     """Why an answer is not READY: a short stable code, one line for people.
 
-    ``id`` is what ``sluice waive`` takes, if a person may close it; empty otherwise.
-    ``cause`` names what blocks other tables as well; empty for what is the table's own.
+    ``id`` is the id for ``sluice waive``; empty if the reason cannot be waived.
+    ``cause`` names a cause that blocks other tables as well; empty if it concerns this table only.
     """
 
     code: str
@@ -175,6 +184,6 @@ class Reason:
 
 NoneOrMore = Annotated[int, Field(ge=0)]
 OneOrMore = Annotated[int, Field(ge=1)]
-Days = Annotated[int, Field(ge=1, le=3_660)]  # ten years, each a statement of the source
+Days = Annotated[int, Field(ge=1, le=3_660)]  # ten years; each day is one query of the source
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Span = Annotated[timedelta, Field(gt=timedelta())]

@@ -13,12 +13,12 @@ _ROWS = re.compile(r"(?P<of>.+:)(?P<first>-?\d+)(?:-(?P<last>-?\d+))?", re.DOTAL
 
 
 def describe_count(rows: int) -> str:
-    """How many *rows* there are, in words."""
+    """Return the number of *rows* as text."""
     return "1 row" if rows == 1 else f"{rows} rows"
 
 
 def describe_all(rows: int) -> str:
-    """All *rows* that there are, in words."""
+    """Return "all *rows* rows" as text, with a singular form for 1."""
     return "the only row" if rows == 1 else f"all {rows} rows"
 
 
@@ -44,10 +44,10 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class NamedRows:
-    """Rows that keys and ranges name, to be asked about many times.
+    """Rows that keys and ranges name, indexed for many lookups.
 
-    ``ids`` are the keys themselves, ``spans`` their ranges by the text before them: ascending,
-    disjoint.  One question takes time that grows with the logarithm of their number.
+    ``ids`` are the keys themselves. ``spans`` maps the text before a range to its ranges, ascending
+    and disjoint.  A lookup takes time logarithmic in the number of ranges.
     """
 
     ids: frozenset[str]
@@ -55,11 +55,11 @@ class NamedRows:
 
     @classmethod
     def of(cls, ids: Collection[str]) -> "NamedRows":
-        """Those that *ids* name."""
+        """Index the rows that *ids* name."""
         return _index_rows(ids) if isinstance(ids, tuple) else _index_rows(tuple(ids))
 
     def left_of(self, id_: str) -> Iterator[str]:
-        """The rows of *id_* that are not among these; *id_* itself if none is."""
+        """Yield the rows of *id_* that are not among these; *id_* itself if no row of it is."""
         if id_ in self.ids:
             return
         rows = _rows(id_)
@@ -88,7 +88,7 @@ class NamedRows:
         return any(tuple(self.left_of(id_)) != (id_,) for id_ in ids)
 
 
-@lru_cache(maxsize=16)  # the same keys are compared with many others in turn
+@lru_cache(maxsize=16)  # the same keys are compared with many others
 def _index_rows(ids: tuple[str, ...]) -> NamedRows:
     found = dict[str, list[Span]]()
     for rows in filter(None, map(_rows, ids)):
@@ -97,7 +97,7 @@ def _index_rows(ids: tuple[str, ...]) -> NamedRows:
 
 
 def _join_spans(spans: Iterable[Span]) -> Iterator[Span]:
-    """*spans* in order, those as one that overlap."""
+    """Yield *spans* ascending, with overlapping ones joined."""
     low, high = None, 0
     for first, last in sorted(spans):
         if low is None:
@@ -112,7 +112,7 @@ def _join_spans(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def _rows(id_: str) -> tuple[str, int, int] | None:
-    """Whose rows *id_* names, the first and the last of them; None if it names no range of ids."""
+    """Text before the ids in *id_*, the first and the last id; None if it ends in no id."""
     found = _ROWS.fullmatch(id_)
     if found is None:
         return None

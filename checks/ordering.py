@@ -1,8 +1,8 @@
-"""Decides what the orders of a table's changes rest on, and whether that is accepted.
+"""Decides what the order of a table's changes rests on, and whether that is accepted.
 
-A place in the source's log says whether a change was sent again or came out of turn.  Where
-messages name none, less is proven, and it is said: by its own name, in each answer that rests on
-it.  It yields READY only if the config accepts it.  Pure.
+A position in the source log shows whether a change was redelivered or is out of order.  Messages
+without a position prove less, and each answer that rests on them says so.  A weaker ordering yields
+READY only if the config accepts it.  Pure.
 """
 
 import re
@@ -22,15 +22,15 @@ CANNOT: Mapping[Ordering, str] = {
         "older row may replace a newer one until that is sent again, too"
     ),
 }
-"""What an order is that is no place in the log, and what it cannot prove."""
+"""For each ordering without log positions: what it rests on, and what it cannot prove."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOrdering:
-    """What the order of a source's changes is, and the weakest that READY may rest on.
+    """The ordering of a source's changes, and the weakest ordering that READY may rest on.
 
-    ``topics`` is a regular expression on the whole name of each of its topics, ``rests_on`` what
-    the word of its collector rests on, empty if on nothing.
+    ``topics`` is a regular expression that matches the full names of its topics. ``rests_on`` is
+    the assumption about its collector, if that cannot be queried; else empty.
     """
 
     ordering: Ordering
@@ -40,28 +40,28 @@ class SourceOrdering:
 
     @property
     def accepted(self) -> bool:
-        """Whether it is no weaker than that."""
+        """Whether the ordering is not weaker than ``weakest``."""
         return self.ordering.strength >= self.weakest.strength
 
 
 UNKNOWN_ORDERING = SourceOrdering(Ordering.OFFSET)
-"""Of a source that is in no config: nothing is accepted."""
+"""Ordering of a source that the config does not have: it is not accepted."""
 
 
 def weakest_ordering(table: Table, known: Mapping[str, SourceOrdering]) -> Ordering:
-    """The weakest order that changes of *table* have."""
+    """Return the weakest ordering of the changes of *table*."""
     own = (known.get(source, UNKNOWN_ORDERING).ordering for source in table.sources)
     return min(own, key=lambda one: one.strength, default=Ordering.LOG)
 
 
 def accepted_ordering(table: Table, known: Mapping[str, SourceOrdering]) -> Ordering:
-    """The weakest order that an answer of *table* may rest on, also one that was given before."""
+    """Return the weakest ordering that an answer for *table* may rest on, old certificates too."""
     own = (known.get(source, UNKNOWN_ORDERING).weakest for source in table.sources)
     return min(own, key=lambda one: one.strength, default=Ordering.LOG)
 
 
 def unaccepted_reasons(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[Reason, ...]:
-    """Why *table* is not READY by the order of its changes; only the config can waive it."""
+    """Why the ordering of *table* does not allow READY; only the config can accept it."""
     found = []
     for source in table.sources:
         one = known.get(source, UNKNOWN_ORDERING)
@@ -75,9 +75,9 @@ def unaccepted_reasons(table: Table, known: Mapping[str, SourceOrdering]) -> tup
 def partition_counts(
     known: Mapping[str, SourceOrdering], landed: Iterable[TopicPartition]
 ) -> Mapping[str, int]:
-    """From how many partitions changes of each source come that go by offsets.
+    """Return the number of partitions of each source that is ordered by offsets.
 
-    *landed* are all partitions that anything was landed from.
+    *landed* are all partitions from which messages have landed.
     """
     by_offset = {name: one for name, one in known.items() if one.ordering is Ordering.OFFSET}
     if not by_offset:
@@ -90,7 +90,7 @@ def partition_counts(
 
 
 def scattered_reasons(table: Table, counts: Mapping[str, int]) -> tuple[Reason, ...]:
-    """Why offsets do not order changes of *table*: they were counted in several partitions."""
+    """Why offsets do not order the changes of *table*: a source has several partitions."""
     return tuple(
         Reason(
             "weak_order",
@@ -103,13 +103,13 @@ def scattered_reasons(table: Table, counts: Mapping[str, int]) -> tuple[Reason, 
 
 
 def collector_promises(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[str, ...]:
-    """What is believed of collectors that cannot be queried, each source once."""
+    """Return the assumptions about collectors that cannot be queried, one per source."""
     promises = ((name, known.get(name, UNKNOWN_ORDERING).rests_on) for name in table.sources)
     return tuple(f"source {name}: {rests_on}" for name, rests_on in promises if rests_on)
 
 
 def weaker_proof_reasons(ordering: Ordering, promised: Iterable[str] = ()) -> tuple[Reason, ...]:
-    """What a yes says that rests on less than places in the log, or on what is *promised*."""
+    """Return the reasons for a READY that rests on a weaker ordering or on *promised* facts."""
     texts = [f"what has arrived is known by {one}" for one in promised]
     if ordering is not Ordering.LOG:
         texts = [f"proven by {ordering} only, that is by {CANNOT[ordering]}", *texts]

@@ -49,7 +49,7 @@ def missing_image_reasons(
     *,
     now: datetime,
 ) -> Iterator[Reason]:
-    """Why an image of *cut* may not be read; empty if it exists, is kept, and is of that cut."""
+    """Yield why an image of *cut* may not be read; nothing if it exists, is kept and fits."""
     image = standing.image(cut)
     if image is None:
         yield Reason("no_image", f"the mirror has no image of the cut {cut.isoformat()}")
@@ -72,10 +72,10 @@ def missing_image_reasons(
 def doubtful_image_reasons(
     cut: datetime, samples: Samples, bad_until: Mapping[str, datetime]
 ) -> Iterator[Reason]:
-    """Why an uncertified image may lose rows: a check failed after it was made.
+    """Yield why an uncertified image may lack rows: a check failed after it was made.
 
-    *bad_until*: gating check -> until when its last FAIL stood.  What put that right went into the
-    mirror, and not into the image.
+    *bad_until*: gating check -> end of its last FAIL.  A repair changes the mirror, and not the
+    image.
     """
     image = None if isinstance(samples.mirror, Missing) else samples.mirror.value.image(cut)
     if image is None:
@@ -87,9 +87,9 @@ def doubtful_image_reasons(
 
 
 def _unbased(table: Table, image: Image, checkpoint: Checkpoint) -> str:
-    """Why the image may lack changes from before its cut, as far as bases tell; empty if not.
+    """Why the image may lack changes from before its cut, judged from bases; empty if not.
 
-    When it was made, all of its shards had a base.
+    When the image was made, all of its shards had a base.
     """
     if any(source not in image.positions for source in table.sources):
         return "the image is of other sources"
@@ -101,7 +101,7 @@ def _unbased(table: Table, image: Image, checkpoint: Checkpoint) -> str:
 
 
 def _is_confirmed(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
-    """Whether *fence* is after the cut, and no later one of those *known* shows it was not."""
+    """Whether *fence* is after the cut, and no later fence of *known* is before the cut."""
     if fence is None or fence.at < cut:
         return False
     return not any(one.number > fence.number and one.at < cut for one in known)
@@ -110,7 +110,7 @@ def _is_confirmed(fence: Fence | None, known: Sequence[Fence], cut: datetime) ->
 def image_evidence(
     landed: Evidence, standing: MirrorPosition, cut: datetime, checkpoint: Checkpoint
 ) -> Evidence:
-    """What a certificate of the image rests on; *landed*, if there is no image."""
+    """Evidence for a certificate of the image; *landed* if there is no image."""
     image = standing.image(cut)
     if image is None:
         return landed
@@ -125,7 +125,7 @@ def image_evidence(
     )
 
 
-UNWRITTEN = ("cut_ahead", "no_fence")  # reasons why no heartbeat stands for the cut
+UNWRITTEN = ("cut_ahead", "no_fence")  # reasons why there is no heartbeat for the cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
 
 
 def _proof_of_landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Proof:
-    """What every stage's proof begins with; tables of the same sources are mostly alike in it."""
+    """The landing proof, which every stage needs; most tables of the same sources share it."""
     if samples.walked(table) is samples.steps_of(table):
         key = ("landed", table.sources, cut, now)
         return samples.once(key, lambda: _landing(table, cut, samples, now))
@@ -189,14 +189,14 @@ def _landing(table: Table, cut: datetime, samples: Samples, now: datetime) -> Pr
 
 
 def landed_offsets(checkpoint: Checkpoint, topics: frozenset[str]) -> Mapping[str, int]:
-    """W in the partitions of *topics*, ``topic:partition`` -> offset; in all, if it names none."""
+    """W by ``topic:partition``, in the partitions of *topics*; in all if *topics* is empty."""
     if not topics:
         return {str(at): end.offset for at, end in checkpoint.offsets.items()}
     return dict(_own(checkpoint, topics))
 
 
 def _own(checkpoint: Checkpoint, topics: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Partitions are numbered without gaps, and a mark names thousands of other topics'."""
+    """W by partition of *topics*, by number: a checkpoint has thousands of other partitions."""
     for topic in sorted(topics):
         for number in count():
             at = TopicPartition(topic, number)
@@ -207,7 +207,7 @@ def _own(checkpoint: Checkpoint, topics: Iterable[str]) -> Iterator[tuple[str, i
 
 
 def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence | Missing | None:
-    """The source's first fence after the cut; None while a living heartbeat has not come to it."""
+    """The source's first fence after the cut; None while active heartbeats have not reached it."""
     one = samples.source(source)
     found = explain_future_fence(one.known(), now) or samples.once(
         ("fence", source, cut), lambda: first_fence(one.known(), cut)
@@ -229,7 +229,7 @@ def _missing(
 
 
 def _with_unknown_mirror(standing: Missing, landed: Proof) -> tuple[Reason, ...]:
-    """What is missing; upstream first, as it was sampled."""
+    """What is missing, upstream first: checkpoint, mirror, heartbeats."""
     known = () if landed.holds is not None else landed.reasons
     no_checkpoint = tuple(one for one in known if one.code == "no_mark")
     mirror = Reason("no_mirror", f"how far the mirror is merged is unknown: {standing.why}")
@@ -261,8 +261,8 @@ def _unapplied(
 def _find_landed(
     table: Table, fences: Mapping[str, Fence], cut: datetime, samples: Samples
 ) -> Sequence[LandedBatch]:
-    """The steps that say something of *table* and prove the cut landed, ascending."""
-    since = samples.walked(table)[0].batch  # the end of what all tables of the sources walk
+    """The steps that concern *table* and prove that the cut landed, ascending by batch."""
+    since = samples.walked(table)[0].batch  # the end of the steps that all tables share
 
     def covering() -> tuple[LandedBatch, ...]:
         return tuple(step for step in samples.steps_of(table) if _covers(step, fences, cut))
@@ -272,9 +272,9 @@ def _find_landed(
 
 
 def _read_anew(checkpoint: Checkpoint, sources: Iterable[str]) -> Iterator[Reason]:
-    """Open snapshots of the sources: until they end, rows deleted before them may still be there.
+    """Open snapshots of *sources*: until they end, rows deleted before them may still be there.
 
-    One that was abandoned never ends, unless it is begun again or waived.
+    An abandoned snapshot never ends, unless it is started again or waived.
     """
     for shard in sorted(checkpoint.snaps, key=str):
         if shard.source in sources:
@@ -288,7 +288,7 @@ def _covers(step: LandedBatch, fences: Mapping[str, Fence], cut: datetime) -> bo
 
 
 def _is_past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
-    """Whether passing *passed* proves *fence*; across a fail-over any fence after the cut does."""
+    """Whether *passed* proves *fence*: same log and not below it, or any fence after the cut."""
     if passed is None:
         return False
     same = passed.head.identity == fence.head.identity
@@ -316,7 +316,7 @@ CODE = "sent_again"
 
 
 def resent_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[Reason, ...]:
-    """Why older rows may stand in *table* now; also of what a certificate was given for."""
+    """Why *table* may have older rows now, even in what a certificate covers."""
     return tuple(
         reason
         for source, trail in _trails(table, samples)
@@ -336,7 +336,7 @@ def unconfirmed_reasons(table: Table, stage: Stage, samples: Samples) -> tuple[R
 
 
 def _batch_behind(table: Table, stage: Stage, samples: Samples) -> int | None:
-    """The batch that it is applied through, if there is a change of *table* above it."""
+    """The batch that the stage is applied through; None unless a newer change of *table* landed."""
     applied = _applied_batch(stage, samples)
     if applied is None or isinstance(samples.checkpoint, Missing):
         return None
@@ -364,7 +364,7 @@ def _trails(table: Table, samples: Samples) -> Iterable[tuple[str, HeartbeatHist
 
 
 def _applied_batch(stage: Stage, samples: Samples) -> int | None:
-    """The batch of the mirror, or of the copy; None where it is not asked for, or not known."""
+    """The applied batch of mirror or copy; None for another stage, or if it is not known."""
     if stage not in (Stage.MIRROR, Stage.COPY) or isinstance(samples.mirror, Missing):
         return None
     return samples.mirror.value.batch

@@ -1,10 +1,11 @@
-"""Which id ranges to count, and which ids do not match?  Pure: blocks, halving, comparing.
+"""Chooses the id ranges to count, and finds the ids that do not match.  Pure.
 
-Blocks are aligned to powers of two, so the same old block is counted again in later rounds even
-as a table grows.  All ranges are half open.
+Blocks are aligned to powers of two, so later rounds count the same old block again even if the
+table grows.  All ranges are half open.
 
-Ids may lie unevenly: a single one is far above all others, or a table has numbers of two kinds. A
-scale then gives ids other places, so that blocks of one width hold about equally many rows.
+Ids may be distributed unevenly: one id is far above all others, or a table has numbers of two
+kinds. A scale then maps ids to places, so that blocks of one width have about the same number of
+rows.
 """
 
 from bisect import bisect_right
@@ -21,10 +22,10 @@ UNSIGNED_CEILING = 2**64
 
 Counts = Callable[[Sequence[Range]], tuple[Sequence[int], Sequence[int]]]
 CountRows = Callable[[Sequence[Range]], Sequence[int]]
-"""Ranges -> how many rows each has."""
-PARTS, PASSES = 16, 6  # of a range whose rows lie unevenly, and how often parts are divided
-HEAVY = 64  # a range with more than this part of all rows is divided
-EVEN = 1.4  # times as many rows in one part as in all of them on average are even
+"""Ranges -> number of rows of each."""
+PARTS, PASSES = 16, 6  # parts of an uneven range, and how often parts are divided again
+HEAVY = 64  # a range with more than 1/64 of all rows is divided
+EVEN = 1.4  # a range is even if no part has more than 1.4 times the average rows of its parts
 MOST_KNOTS = 200
 
 
@@ -39,7 +40,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """Ranges to read ids from; ``whole`` unless some mismatch was left out."""
+    """Ranges whose ids are read; ``whole`` is False if a mismatch was left out."""
 
     spans: tuple[Range, ...]
     whole: bool
@@ -47,7 +48,7 @@ class Narrowed:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Ranges of one round, and the id below which the next round's rotation goes on."""
+    """Ranges of one round, and the id below which the next round's rotation continues."""
 
     ranges: tuple[Range, ...]
     cursor: int
@@ -55,16 +56,16 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class IdScale:
-    """The place of each id; rows are about as far apart in places wherever they lie.
+    """Maps ids to places, so that rows are about equally dense in places everywhere.
 
-    ``knots`` are ids with their places, both ascending.  Between two of them places are evenly
-    spread, and no farther apart than ids.  Outside of all, a place is one id.
+    ``knots`` are pairs of id and place, both ascending.  Between two knots, places are linear in
+    ids, with at most one place per id.  Outside the knots, one place is one id.
     """
 
     knots: tuple[tuple[int, int], ...] = ()
 
     def place(self, id_: int) -> int:
-        """The place of *id_*; neighbours may have the same."""
+        """Return the place of *id_*; neighbouring ids may have the same place."""
         (low, first), after = self._knots_around(id_, 0)
         if after is None:
             return first + id_ - low
@@ -72,7 +73,7 @@ class IdScale:
         return first + (id_ - low) * (last - first) // (high - low)
 
     def id_at(self, place: int) -> int:
-        """The lowest id at *place*."""
+        """Return the lowest id at *place*."""
         (low, first), after = self._knots_around(place, 1)
         if after is None:
             return low + place - first
@@ -82,7 +83,10 @@ class IdScale:
     def _knots_around(
         self, value: int, part: int
     ) -> tuple[tuple[int, int], tuple[int, int] | None]:
-        """The knot before an id (*part* 0) or a place (1), and that after it; None outside."""
+        """Return the knots before and after an id (*part* 0) or a place (*part* 1).
+
+        The second one is None outside the knots.
+        """
         if not self.knots:
             return (0, 0), None
         number = bisect_right(self.knots, value, key=lambda knot: knot[part])
@@ -90,19 +94,19 @@ class IdScale:
         return self.knots[max(number - 1, 0)], self.knots[number] if inside else None
 
     def width(self, ids: Range) -> int:
-        """How many places *ids* have."""
+        """Return the number of places of *ids*."""
         return self.place(ids[1]) - self.place(ids[0])
 
 
 EVEN_IDS = IdScale()
-"""A place is an id."""
+"""The scale in which each place is one id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks with ids from ``low`` to ``high``, each ``size`` places of ``scale`` wide.
+    """Blocks that contain the ids ``low`` to ``high``, each ``size`` places of ``scale`` wide.
 
-    A block begins at a multiple of its width.  Its number is that multiple.
+    Block number n begins at place n * ``size``.
     """
 
     low: int
@@ -112,27 +116,27 @@ class Blocks:
 
     @property
     def numbers(self) -> range:
-        """The numbers of all, ascending."""
+        """The numbers of all blocks, ascending."""
         return self.numbers_of((self.low, self.high + 1))
 
     @property
     def ids(self) -> Range:
-        """The ids of all; some are below ``low`` or above ``high``."""
+        """The ids of all blocks; some are below ``low`` or above ``high``."""
         numbers = self.numbers
         return self.ids_of(numbers[0])[0], self.ids_of(numbers[-1])[1]
 
     def numbers_of(self, ids: Range) -> range:
-        """Numbers of the blocks with some of *ids*, which are one id at least."""
+        """Return the numbers of the blocks that overlap *ids*, which must not be empty."""
         place = self.scale.place
         return range(place(ids[0]) // self.size, place(ids[1] - 1) // self.size + 1)
 
     def ids_of(self, number: int) -> Range:
-        """The ids of a block."""
+        """Return the ids of block *number*."""
         id_at = self.scale.id_at
         return id_at(number * self.size), id_at((number + 1) * self.size)
 
     def newest(self, count: int) -> tuple[Range, ...]:
-        """The highest *count* blocks, and all ids of any type that are in no block; ascending."""
+        """Return the highest *count* blocks, and all ids of any type in no block; ascending."""
         low, high = self.ids
         newest = self.numbers[-count:] if count else ()
         spans = ((FLOOR, low), *map(self.ids_of, newest), (high, UNSIGNED_CEILING))
@@ -140,10 +144,10 @@ class Blocks:
 
 
 def learn_scale(low: int, high: int, count: CountRows) -> IdScale:
-    """The scale of the rows with ids from *low* to *high*, as *count* finds them.
+    """Learn the scale of the rows with ids from *low* to *high*, which *count* counts.
 
-    The first ranges grow from both ends by powers of two, so a single id that is far away is apart
-    from the others at once.  One with many rows is divided until its parts have equally many.
+    The first ranges grow from both ends by powers of two, so a single remote id is separated at
+    once.  A range with many rows is divided until its parts have about the same number of rows.
     """
     steps = [1 << bits for bits in range(0, 66, 4)]
     cuts = {low, high + 1, *(low + one for one in steps), *(high + 1 - one for one in steps)}
@@ -171,7 +175,7 @@ def learn_scale(low: int, high: int, count: CountRows) -> IdScale:
 
 
 def _fit_scale(pieces: Sequence[tuple[Range, int]], total: int) -> IdScale:
-    """The scale in which the densest of *pieces* with many of *total* rows keeps its width."""
+    """Return the scale in which the densest of the heavy *pieces* keeps its width."""
     heavy = [(span[1] - span[0]) // rows for span, rows in pieces if rows * HEAVY > total > 0]
     unit, alike = max(min(heavy, default=1), 1), EVEN
     knots = _knots(pieces, unit, alike)
@@ -182,7 +186,7 @@ def _fit_scale(pieces: Sequence[tuple[Range, int]], total: int) -> IdScale:
 
 
 def _knots(pieces: Iterable[tuple[Range, int]], unit: int, alike: float) -> list[tuple[int, int]]:
-    """Ids and their places where the density changes by more than *alike* times."""
+    """Return ids and places at which the density changes by more than the factor *alike*."""
     knots, place, before = list[tuple[int, int]](), 0, 0.0
     for (low, high), rows in pieces:
         places = min(max(rows * unit, 1), high - low)
@@ -199,7 +203,7 @@ def _knots(pieces: Iterable[tuple[Range, int]], unit: int, alike: float) -> list
 
 
 def block_width(low: int, high: int, rows: int, target: int) -> int:
-    """Width of a block: the power of two that holds about *target* of *rows* ids in low..high.
+    """Return the block width: a power of two that has about *target* of *rows* ids in low..high.
 
     Only the cost depends on it, never the answer; ids may be as sparse as they like.
     """
@@ -210,15 +214,15 @@ def block_width(low: int, high: int, rows: int, target: int) -> int:
 def choose_blocks(
     low: int, high: int, size: int, *, cursor: int, newest: int, rotating: int
 ) -> Choice:
-    """The *newest* blocks of width *size*, *rotating* older ones below *cursor*, and both edges.
+    """Choose *newest* blocks of width *size*, *rotating* older ones below *cursor*, and the edges.
 
-    The edges reach to the ends of any type, so rows outside the source's low..high are counted.
+    The edges reach to the limits of any id type, so rows outside low..high are counted too.
     """
     first, last = low // size, high // size
     oldest_new = max(first, last - newest + 1)
     fresh = range(oldest_new, last + 1)
     top = oldest_new - 1
-    start = min((cursor - 1) // size, top)  # the cursor may lie inside: widths change
+    start = min((cursor - 1) // size, top)  # the cursor may be inside a block: widths change
     start = top if start < first else start
     old = [k for k in range(start, start - rotating, -1) if k >= first]
     blocks = [(k * size, (k + 1) * size) for k in (*sorted(old), *fresh)]
@@ -230,7 +234,7 @@ def choose_blocks(
 def find_mismatches(
     ranges: Sequence[Range], source: Sequence[int], mirror: Sequence[int]
 ) -> tuple[Mismatch, ...]:
-    """The ranges whose counts differ, either way."""
+    """Return the ranges whose counts differ."""
     rows = zip(ranges, source, mirror, strict=True)
     return tuple(Mismatch(span, one, other) for span, one, other in rows if one != other)
 
@@ -238,10 +242,10 @@ def find_mismatches(
 def narrow_mismatches(
     wide: Sequence[Mismatch], counts: Counts, *, leaf: int, breadth: int
 ) -> Narrowed:
-    """Halve mismatching ranges until each is small; *breadth* of them at most, the lowest.
+    """Halve mismatching ranges until each is small; returns at most *breadth*, the lowest.
 
-    Small is one with at most *leaf* rows, or with rows on one side alone: all of them differ.
-    Both halves are counted again each time; a mismatch that has gone meanwhile is dropped.
+    A range is small if it has at most *leaf* rows on each side, rows on one side only, or one id.
+    Both halves are counted again each time; a mismatch that no longer exists is dropped.
     """
     leaves: list[Range] = []
     left, whole = sorted(wide, key=lambda each: each.span), True
@@ -256,10 +260,10 @@ def narrow_mismatches(
 
 
 def differing_ids(source: Sequence[int], mirror: Sequence[int], limit: int) -> tuple[int, ...]:
-    """Ids that the two ascending lists hold a different number of times, ascending.
+    """Return ids whose numbers of occurrences in the two ascending lists differ, ascending.
 
-    A list as long as *limit* may have been cut off: nothing past its end is compared, and its last
-    id only if it is already there more often than in the other.
+    A list as long as *limit* may have been cut off. Ids past its end are not compared. Its last id
+    counts only if that list already has it more often than the other.
     """
     ends = [ids[-1] for ids in (source, mirror) if len(ids) >= limit]
     one, other = Counter(source), Counter(mirror)
@@ -274,7 +278,7 @@ def differing_ids(source: Sequence[int], mirror: Sequence[int], limit: int) -> t
 
 
 def divide_range(span: Range, parts: int) -> list[Range]:
-    """*span* in so many *parts* of equal width, ascending; a range of fewer ids in one of each."""
+    """Divide *span* into *parts* of equal width, ascending; into single ids if it has fewer."""
     low, high = span
     parts = min(parts, high - low)
     return [*pairwise(low + (high - low) * number // parts for number in range(parts + 1))]
@@ -286,7 +290,7 @@ def overlap(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def id_runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive ids in an ascending sequence, as (first, last), both included."""
+    """Yield runs of consecutive ids in an ascending sequence, as (first, last), both included."""
     first = last = None
     for key in ids:
         if first is None or last is None:

@@ -6,8 +6,8 @@ makes the sum unknown, and a missing input makes the proof unknown. UNKNOWN neve
 ready. A missing, frozen or negative lag makes the sum unknown and is never taken as 0.
 
 A valid certificate keeps answering its cut. It does not answer while another writer has changed
-the mirror, or while the source log is being resent. A question for verified rows accepts only one
-that itself claims them up to the cut, issued since the check that compares rows failed last.
+the mirror, or while the source log is being resent. A question for verified rows accepts only a
+certificate whose `verified_through` reaches the cut, issued since the comparing check last failed.
 """
 
 from dataclasses import dataclass, field, replace
@@ -51,7 +51,7 @@ class Sum:
 
 
 def add_up(stage: Stage, cut: datetime, lags: Lags, margin: timedelta) -> Sum:
-    """Whether the time since *cut* is above the lags' sum up to *stage* and *margin*."""
+    """Whether the time since *cut* exceeds the sum of the lags up to *stage*, plus *margin*."""
     total = lags.total(stage)
     if isinstance(total, Missing):
         return Sum(None, (Reason("lag_unknown", total.why),))
@@ -69,11 +69,11 @@ def _seconds(length: timedelta) -> str:
     return f"{length.total_seconds():.1f} s"
 
 
-FOREIGN_WRITE = "foreign_write"  # the reason of a hold: somebody else has changed the mirror
+FOREIGN_WRITE = "foreign_write"  # the reason of a hold: another writer has changed the mirror
 
 
 class ReadinessState(StrEnum):
-    """The five answers; only READY says yes."""
+    """The five answers; only READY means yes."""
 
     READY = "ready"
     NOT_READY = "not_ready"
@@ -113,9 +113,9 @@ class ReadinessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Is *stage* complete up to *cut* (an instant, UTC)?  Of stage COPY: that of this name.
+    """Asks whether ``stage`` is complete up to ``cut`` (UTC); for stage COPY, of the copy ``copy``.
 
-    If *verified*, the rows changed before the cut must have been compared with the source, too.
+    If ``verified``, the rows changed before the cut must also have been compared with the source.
     """
 
     stage: Stage
@@ -126,12 +126,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The answer, and all a person needs to understand it.
+    """The answer, with all that a person needs to understand it.
 
-    ``certificate`` is there if and only if the state is READY, but in a :func:`passing` answer.
+    ``certificate`` exists if and only if the state is READY, except in :func:`answer_for_display`.
     ``eta`` assumes the lags stay as they are; None when they are unknown.  ``unknown`` lists gating
     checks without a ruling.
-    ``disagreeing`` is since when the two rules contradict each other; None when they do not.
+    ``disagreeing`` is the time since which the two rules contradict each other; None if they agree.
     ``verified_through``: each row changed before then was compared with its source.
     """
 
@@ -166,7 +166,7 @@ def assess(
     """Answer *question* as of ``inputs.lags.at``.
 
     *certificate* is the newest one issued for this table, stage and cut, valid or revoked;
-    *disagreeing* what the last answer to the same question said.
+    *disagreeing* is that of the last answer to the same question.
     """
     now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
     state, reasons = _decide_state(question, inputs, policy, summed, proof)
@@ -184,7 +184,7 @@ def assess(
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
     if state is ReadinessState.READY and certificate is not None:
         reasons = (*reasons, *weaker_proof_reasons(certificate.evidence.ordering, inputs.promises))
-        if inputs.verdicts:  # before the first there is nothing to say of them
+        if inputs.verdicts:  # before the first verdict, no check can be called missing
             reasons = (*reasons, *unchecked_reasons(inputs, policy.gating))
     lacking = unverified_reasons(inputs, question.cut) if question.verified else ()
     if state is ReadinessState.READY and lacking:
@@ -200,7 +200,7 @@ def assess(
 
 
 def answer_for_display(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> Readiness:
-    """Answer *question* for the eye alone: no certificate is issued, and none is looked for."""
+    """Answer *question* for display only: no certificate is issued or looked up."""
     proof, summed = _by_both(question, inputs, policy)
     ruled = _decide_state(question, inputs, policy, summed, proof)
     return _make_readiness(question, inputs, policy, summed, ruled)
@@ -243,7 +243,7 @@ def _by_both(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tup
 def _decide_state(
     question: Question, inputs: Inputs, policy: ReadinessPolicy, summed: Sum, proof: Proof
 ) -> tuple[ReadinessState, tuple[Reason, ...]]:
-    """The state without regard to certificates: blocked, else unknown, else what the rules say."""
+    """The state without certificates: blocked, else unknown, else the answer of the rules."""
     both: tuple[Sum | Proof, ...] = (summed, proof)
     asked = {Rule.SUM: both[:1], Rule.PROOF: both[1:], Rule.BOTH: both}[policy.rule]
     reasons = tuple(reason for one in asked for reason in one.reasons)
@@ -268,14 +268,14 @@ def _decide_state(
 def _answer_by_certificate(
     certificate: Certificate, strange: tuple[Reason, ...], reasons: tuple[Reason, ...]
 ) -> tuple[ReadinessState, tuple[Reason, ...]]:
-    """What a valid certificate says, unless something *strange* stands in the mirror."""
+    """The answer of a valid certificate, unless the mirror has *strange* foreign writes."""
     if strange:
         return ReadinessState.BLOCKED, tuple(dict.fromkeys((*strange, *reasons)))
     return ReadinessState.READY, (_certified(certificate),)
 
 
 def _is_accepted(certificate: Certificate, inputs: Inputs, policy: ReadinessPolicy) -> bool:
-    """Whether the config lets a yes rest on such an order and such checks, now and then."""
+    """Whether the config accepts its ordering and its checks, now and when it was issued."""
     given = certificate.evidence.ordering
     if policy.checks is CheckNeed.REQUIRED and loss_checks(policy.gating) <= {*certificate.unknown}:
         return False
@@ -283,10 +283,10 @@ def _is_accepted(certificate: Certificate, inputs: Inputs, policy: ReadinessPoli
 
 
 def _is_of_wrong_image(revoked: Certificate | None, found: Evidence | None) -> bool:
-    """Whether the certificate that was taken back is of the very image that there is.
+    """Whether the revoked certificate belongs to the image that still exists.
 
-    A repair goes into the mirror, and never into an older version of it; a corrected image rests
-    on a later batch.
+    A repair changes the mirror, and never an older version of it; a corrected image rests on a
+    later batch.
     """
     if revoked is None or found is None or revoked.stage is not Stage.IMAGE:
         return False
@@ -296,23 +296,23 @@ def _is_of_wrong_image(revoked: Certificate | None, found: Evidence | None) -> b
 
 
 def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
-    """What others have written to the mirror: a reader of it gets other rows than were certified.
+    """Foreign writes to the mirror: a reader gets other rows than those certified.
 
-    A certificate answers again once that is taken back, or waived.
+    A certificate answers again once the foreign write is reverted or waived.
     """
     if question.stage is not Stage.MIRROR:
-        return ()  # an image is a version from before
+        return ()  # an image is an earlier version
     found = find_shown_blocks(inputs, frozenset())
     return tuple(reason for reason in found if reason.code == FOREIGN_WRITE)
 
 
 def _unlisted(inputs: Inputs) -> tuple[Reason, ...]:
-    """Whether it may have shards that are none of its own yet; what is unknown cannot be waived."""
+    """Why the table may have shards that are not listed yet; this cannot be waived."""
     return (Reason("unlisted", inputs.unlisted),) if inputs.unlisted else ()
 
 
 def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
-    """What lags and proof cannot see, since no log shows it, or whether there is such a thing."""
+    """Unlogged changes, which lags and proof cannot see; also if it is unknown whether any is."""
     reasons = unlogged_reasons(inputs.table, inputs.unproven)
     return tuple(reason for reason in reasons if reason.id not in inputs.waived)
 
@@ -344,9 +344,9 @@ def _certificate(
 def _find_missing_rows(
     question: Question, inputs: Inputs, policy: ReadinessPolicy
 ) -> tuple[Reason, ...]:
-    """Why an image, or a mirror that was looked at too early, may lack rows that are there by now.
+    """Why an image, or a mirror that was sampled too early, may lack rows that exist by now.
 
-    A version from before a FAIL ended still misses what was repaired.
+    A version from before the end of a FAIL does not have the repaired rows.
     """
     gating = {check: at for check, at in inputs.bad_until.items() if check in policy.gating}
     if question.stage is Stage.IMAGE:
@@ -368,7 +368,7 @@ def _find_missing_rows(
 
 
 def _is_read_again(inputs: Inputs) -> bool:
-    """Whether a bootstrap of the table goes on, whose rows reach the mirror bit by bit."""
+    """Whether a bootstrap of the table is running, whose rows reach the mirror gradually."""
     checkpoint = inputs.samples.checkpoint
     if isinstance(checkpoint, Missing):
         return False
@@ -377,7 +377,7 @@ def _is_read_again(inputs: Inputs) -> bool:
 
 
 def _sent_again(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
-    """Why rows may stand that are older than the cut, though all before it has landed."""
+    """Why rows may be older than the cut, although all changes before it have landed."""
     table, stage, samples = inputs.table, question.stage, inputs.samples
     return (*resent_reasons(table, stage, samples), *unconfirmed_reasons(table, stage, samples))
 
@@ -387,7 +387,7 @@ def _certified(certificate: Certificate) -> Reason:
 
 
 def _contradict(question: Question, inputs: Inputs, summed: Sum, proof: Proof) -> bool:
-    """Whether both rules know, by clocks that can be believed, and know different things.
+    """Whether both rules decide, by clocks that agree, and decide differently.
 
     The proof of an image says whether it exists, which no lag shows. The margin is waited out on
     purpose, so a sum rule that only waits for it does not contradict the proof.

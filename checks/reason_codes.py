@@ -1,7 +1,7 @@
-"""What each reason code means, for people who read the code alone.
+"""Explains each reason code, for people who see only the code.
 
-The reference page and its test read these.  A hold has codes of its own, which the runbook
-``blocked`` explains with what to do.
+The reference page and its test read these texts.  Holds have other codes, which the runbook
+``blocked`` explains.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Find a probe by name, and run it once: always a verdict or "nothing new", never an exception.
+"""Finds a probe by name and runs it once: returns a verdict or `NotYet`, never raises.
 
-Limits on time and rows are enforced by the readers a probe is given; here its time is measured
-too.  A PASS that came too late counts as UNKNOWN, because its two sides may lie far apart.  A FAIL
-counts however late it came: what a probe has confirmed is no less lost.
+The readers that a probe is given enforce the limits on time and rows. This module also measures the
+time of the probe.  A PASS after the limit becomes UNKNOWN, because its two sides may have been read
+far apart.  A FAIL counts even after the limit: a confirmed loss is still a loss.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,23 +20,25 @@ from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Table
 
 STEP = timedelta(seconds=1)
-"""A clock that differs by more from a timer, during one round, was set."""
+"""If clock and timer differ by more than this in one round, the clock was set."""
 log = structlog.get_logger(__name__)
 
 
 class Reading(Protocol):
     """What a probe measured.  ``value`` is its one number for history and graphs.
 
-    One that also has ``ended``, an instant by the world's clock, is timed up to then: what the
-    probe reads after it for its next round does not count against its limit.  One that also has
-    ``verified`` states what the probe has compared so far.  One that is ``suspicious`` is not all:
-    the probe has to look at more again, and does so at once.  One may name the ``cause`` that an
-    UNKNOWN of it has: the part that other tables share.
+    Optional attributes:
+    ``ended``: the probe is timed up to this instant of the world's clock. Reads after it, for the
+    next round, do not count against the limit.
+    ``verified``: what the probe has compared so far.
+    ``suspicious``: the probe must look again at something that it found, and runs again at once.
+    ``cause``: the part that causes an UNKNOWN, if other tables share it.
+    ``counted``: minutes that the probe counted for the table's ledger.
     """
 
     @property
     def value(self) -> float | None:
-        """The number kept for history; None when the reading has none."""
+        """The number kept for history; None without one."""
         ...
 
     @property
@@ -49,11 +51,11 @@ R = TypeVar("R", bound=Reading)
 
 
 class Probe(Protocol[R]):
-    """One question about one table; its settings are its dataclass fields.
+    """One check of one table; its settings are its dataclass fields.
 
-    ``every`` is the usual pause between two rounds on a table; whether a FAIL blocks readiness
-    by default is ``gating``.  Both belong to the question, so they are no settings of it.
-    A class whose FAIL is a loss says ``kind = FailKind.LOST``; without it a FAIL is a suspicion.
+    ``every`` is the usual interval between two rounds on a table. ``gating``: whether a FAIL blocks
+    readiness by default.  Both are class attributes and not settings.
+    A class whose FAIL is a loss sets ``kind = FailKind.LOST``; otherwise a FAIL is a suspicion.
     """
 
     every: ClassVar[timedelta]
@@ -65,16 +67,16 @@ class Probe(Protocol[R]):
         ...
 
     def measure(self, table: Table, world: World) -> R | NotYet | Undecided:
-        """Look once.
+        """Take one reading.
 
         Raises:
             UnreachableError: a side did not answer; the verdict is UNKNOWN.
-            ProofError: it answered, but the question cannot be decided; UNKNOWN too.
+            ProofError: it answered, but the check cannot be decided; the verdict is UNKNOWN.
         """
         ...
 
     def judge(self, reading: R, past: Sequence[float]) -> Ruling:
-        """Rule on *reading*; *past* holds earlier values, oldest first, if it looks back.  Pure."""
+        """Rule on *reading*; *past* has earlier values, oldest first, as of `looks_back`.  Pure."""
         ...
 
 
@@ -93,32 +95,32 @@ def probe_names() -> tuple[str, ...]:
 
 
 def find_probe(name: str) -> type[Probe[Any]]:
-    """Return the probe class of that name; ConfigError if it is unknown."""
+    """Return the probe class *name*; raises ConfigError if it is unknown."""
     return cast("type[Probe[Any]]", plugins.find_class(probes, "PROBE", name))
 
 
 def is_whole(name: str) -> bool:
-    """Whether a PASS of that probe has looked at all rows: its class says ``whole = True``.
+    """Whether a PASS of that probe covers all rows: its class sets ``whole = True``.
 
-    Only such a PASS spares older certificates from a later FAIL.
+    Only such a PASS protects older certificates from a later FAIL.
     """
     return bool(getattr(find_probe(name), "whole", False))
 
 
 def runs_by_default(name: str) -> bool:
-    """Whether that probe runs without a section of its own: its class may say ``by_default``."""
+    """Whether that probe runs without a section in the config: its class may set ``by_default``."""
     return bool(getattr(find_probe(name), "by_default", True))
 
 
 def kind_of(probe: Probe[Any] | type[Probe[Any]]) -> FailKind:
-    """What a FAIL of *probe* means: a suspicion, unless its class says ``kind``."""
+    """What a FAIL of *probe* means: a suspicion, unless its class sets ``kind``."""
     return FailKind(getattr(probe, "kind", FailKind.SUSPECT))
 
 
 def looks_back(probe: Probe[Any]) -> int:
-    """How many earlier values its ``judge`` is given: none but where it says ``looks_back = n``.
+    """How many earlier values ``judge`` gets: 0, unless the class sets ``looks_back = n``.
 
-    All of its values are kept then, and they are asked of the store each time.
+    If set, all of its values are kept, and each round reads them from the store.
     """
     return int(getattr(probe, "looks_back", 0))
 
@@ -132,7 +134,7 @@ def run_probe(
 ) -> Verdict | NotYet:
     """Run *check* once; *past* holds earlier values, oldest first; *run* is the id of the round.
 
-    ``elapsed`` is a timer in seconds that no step of the world's clock moves.
+    *elapsed* is a timer in seconds that does not depend on the world's clock.
     """
     started, began = world.clock(), elapsed() if elapsed else 0.0
     measured = _measure(check, world, past)
@@ -169,7 +171,7 @@ def run_probe(
 def _measure(
     check: Check, world: World, past: Sequence[float]
 ) -> tuple[Ruling, Reading | None, str] | NotYet:
-    """Ruling, reading and cause of one round; the one place where a probe's errors end."""
+    """Return ruling, reading and cause of one round; an error of the probe becomes UNKNOWN."""
     try:
         found = check.probe.measure(check.table, world)
         if isinstance(found, NotYet):
@@ -194,7 +196,7 @@ def _unknown(code: str, why: str) -> Ruling:
 def _cause(error: UnreachableError) -> str:
     """The part that did not answer, if the message begins with one: ``source:shop: why``.
 
-    One cause makes one incident, however many tables it reaches.
+    One cause makes one incident, however many tables it affects.
     """
     part, colon, _ = str(error).partition(": ")
     return part if colon and ":" in part and " " not in part else ""

@@ -1,15 +1,15 @@
 """Decides where a row is: which hop has it, and which hop it has not passed.
 
-`TraceFacts` are what each hop said of one key of one shard. `judge_trace` names the first hop that
-explains why the mirror differs from the source, in a sentence, and what to do about it.
+`TraceFacts` are the answers of all hops about one key of one shard. `judge_trace` names the first
+hop that explains why the mirror differs from the source, in a sentence, and what to do about it.
 
 A hop that did not answer is `Missing`. Source and mirror are read one after the other, so a row
 that changes meanwhile may differ in both and be right. So a loss or a difference is reported only
-if everything that was committed before the source was read has landed (``covered``), and no change
-of the row has landed since (``known_batch``). Until then the row is IN_FLIGHT.
+under two conditions: everything committed before the source was read has landed (``covered``), and
+no change of the row has landed since (``known_batch``). Until then the row is IN_FLIGHT.
 
-Cannot detect: changes of columns that a standard writes alike, columns that the collector alters,
-and columns that are not in the mirror.
+Cannot detect: changes that a standard maps to the same value, and changes of columns that the
+collector alters or that are not in the mirror.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ class TraceState(StrEnum):
     ABSENT = "ABSENT"
     """No hop has it."""
     NOT_CAPTURED = "NOT_CAPTURED"
-    """The source has it, and no change of it came."""
+    """The source has it, and no change of it has landed."""
     IN_TOPIC = "IN_TOPIC"
     """A record of it has not landed yet."""
     QUARANTINED = "QUARANTINED"
@@ -35,7 +35,7 @@ class TraceState(StrEnum):
     LANDED_NOT_MERGED = "LANDED_NOT_MERGED"
     """Its newest change has landed, and the mirror has not merged it."""
     MERGED = "MERGED"
-    """The mirror is as the source."""
+    """The mirror is right: it agrees with the source, or it keeps an archived row."""
     OVERWRITTEN_BY_OLDER = "OVERWRITTEN_BY_OLDER"
     """The mirror has an older change than the newest that is merged."""
     GHOST = "GHOST"
@@ -53,7 +53,7 @@ class TraceState(StrEnum):
 
 
 EMPTYING = frozenset({Op.TRUNCATE, Op.SETTLE})
-"""Ops that take all rows of a shard from before them, whether it had the row or not."""
+"""Ops that remove all earlier rows of a shard, whether it had the row or not."""
 GONE = frozenset({Op.DELETE, *EMPTYING})
 """Ops after which a shard does not have the row."""
 
@@ -63,7 +63,7 @@ class LandedChange:
     """An entry of the change log: a change of the key, or one that emptied its shard.
 
     ``order`` is None if its message has no position. ``at`` is the time of the source's clock.
-    ``live`` if the source logged it then, and no snapshot or backfill read it.
+    ``live``: it comes from the source log, and not from a snapshot or backfill.
     """
 
     op: Op
@@ -75,10 +75,10 @@ class LandedChange:
 
 @dataclass(frozen=True, slots=True)
 class LandedChanges:
-    """Entries of the key, the newest first; ``whole`` if none can be newer than those found.
+    """Entries of the key, newest first; ``whole`` if no entry can be newer than those found.
 
-    ``searched`` says how far the log was searched, for people. Days up to batch ``dropped`` are no
-    longer in it; -1 without any.
+    ``searched`` says how far the log was searched, for people. The log no longer has the days up
+    to batch ``dropped``; -1 if it has all.
     """
 
     entries: tuple[LandedChange, ...] = ()
@@ -89,11 +89,11 @@ class LandedChanges:
 
 @dataclass(frozen=True, slots=True)
 class MirrorFacts:
-    """The mirror's row, if it ``has`` it, and the batch that the mirror is ``applied`` through.
+    """Whether the mirror ``has`` the row, and the batch that the mirror is ``applied`` through.
 
-    ``rows`` is how many rows the mirror has with the key, where one is right.
-    ``order`` is that of the row's change; None in rows that were adopted. ``archived`` if the
-    source gave the row away to an archive.
+    ``rows`` is the number of rows that the mirror has with the key; 1 is right.
+    ``order`` is the order of the row's change; None for an adopted row. ``archived``: the source
+    has archived the row.
     """
 
     has: bool
@@ -105,7 +105,7 @@ class MirrorFacts:
 
 @dataclass(frozen=True, slots=True)
 class TraceFacts:
-    """What each hop said of one key of one shard.
+    """The answers of all hops about one key of one shard.
 
     ``source``: whether the source has the row. ``waiting``: the newest record of the key that has
     not landed, as ``topic:partition:offset``; empty without one. ``refused``: ids of open
@@ -163,7 +163,7 @@ def judge_trace(facts: TraceFacts) -> TraceVerdict:
 
 
 def _duplicate(facts: TraceFacts) -> TraceVerdict | None:
-    """DUPLICATE, without regard to other hops: no merge writes a second row of a key."""
+    """DUPLICATE, independent of the other hops: no merge writes a second row of a key."""
     if not _mirror(facts).has or _mirror(facts).rows < 2:
         return None
     words = f"the mirror has {_mirror(facts).rows} rows with this key"
@@ -205,7 +205,7 @@ def _on_the_way(facts: TraceFacts) -> TraceVerdict | None:
 
 
 def _unanswered(facts: TraceFacts) -> TraceVerdict | None:
-    """UNDECIDED, if what a hop did not say may change the verdict."""
+    """UNDECIDED, if the answer of a missing hop could change the verdict."""
     for name, answer in _hops(facts):
         if isinstance(answer, Missing) and not (name == "topic" and facts.covered):
             words, advice = f"{name} did not answer: {answer.why}", "fix that, and trace again"
@@ -217,7 +217,7 @@ def _unanswered(facts: TraceFacts) -> TraceVerdict | None:
 
 
 def _overwritten(facts: TraceFacts) -> TraceVerdict | None:
-    """The mirror's row is below a change that it has merged."""
+    """OVERWRITTEN_BY_OLDER, if the mirror's row is older than a change that it has merged."""
     newest, mirror = _newest(facts), facts.mirror
     if newest is None or newest.order is None or not isinstance(mirror, MirrorFacts):
         return None
@@ -233,7 +233,7 @@ def _overwritten(facts: TraceFacts) -> TraceVerdict | None:
 
 
 def _not_compared(facts: TraceFacts) -> TraceVerdict | None:
-    """UNDECIDED, if both have the row, and no value of the source may be compared."""
+    """UNDECIDED, if both have the row, and no column of it could be compared."""
     if facts.source is not True or not _mirror(facts).has or not facts.unseen:
         return None
     words = f"source and mirror have the row, and no value was compared: {facts.unseen}"
@@ -327,13 +327,16 @@ def _newest(facts: TraceFacts) -> LandedChange | None:
 
 
 def _was_known(facts: TraceFacts) -> bool:
-    """Whether a change of the row itself has landed, and not only one of its shard."""
+    """Whether a change of the row has landed, and not only one that emptied its shard."""
     entries = facts.log.entries if isinstance(facts.log, LandedChanges) else ()
     return any(one.op not in EMPTYING for one in entries)
 
 
 def _latest(facts: TraceFacts) -> LandedChange | None:
-    """The live change with the latest time; of equal times the newest."""
+    """The live change with the latest time; of equal times the newest change.
+
+    None if the newest change is not live or has no time.
+    """
     entries = facts.log.entries if isinstance(facts.log, LandedChanges) else ()
     timed = [one for one in entries if one.live and one.at is not None]
     newest = entries[0] if entries else None
@@ -379,4 +382,4 @@ RULES: tuple[Callable[[TraceFacts], TraceVerdict | None], ...] = (
     _not_in_mirror,
     _not_at_source,
 )
-"""The first that names a state decides."""
+"""The first rule that returns a verdict decides."""

@@ -1,11 +1,11 @@
 """Keeps the newest validation results of a table's suites of expectations, for its page.
 
-A result holds what a page shows: each expectation with its arguments, its outcome, counts, and
-keys of some rows that are unexpected. No other value of a row is kept: an observed value only
-where it is a count, or a number about at least 10 values, such as a mean.
+A result holds what a page shows: each expectation with its arguments, outcome and counts, and the
+keys of some unexpected rows. No other value of a row is kept. An observed value is kept only if it
+is a count, or a number about at least 10 values, such as a mean.
 
-It is kept in the memory of the check, so it outlives a restart. It is bounded: of more than
-`MOST_SHOWN` expectations, or of more than `LARGEST` in all, those that are not met are kept first.
+Results are kept in the memory of the check, so they survive a restart. They are limited to
+`MOST_SHOWN` expectations and `LARGEST` bytes. Expectations that are not met are kept first.
 """
 
 import json
@@ -22,19 +22,19 @@ MEMORY = "expectations.results"
 """The name in the memory of checks under which the results of a table are kept."""
 MOST_SHOWN = 200
 LARGEST = 200_000
-"""Bytes of the kept expectations of a look, as JSON."""
+"""Most bytes of the kept expectations of a validation, as JSON."""
 LONGEST_ARGUMENTS, LONGEST_KEY, LONGEST_TEXT = 300, 120, 300
-"""Characters of the arguments of an expectation, of a key, and of another text."""
+"""Most characters of an expectation's arguments, of a key, and of another text."""
 WHOLE, CHANGES = "whole", "changes"
-"""Which rows a look was at: all, or those that have changed."""
+"""Which rows were validated: all, or those that have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownExpectation:
-    """One expectation with its outcome; ``met`` is None where ``why`` it could not be evaluated.
+    """One expectation with its outcome; ``met`` is None if it could not be evaluated, see ``why``.
 
     ``unexpected`` of ``rows`` do not meet it; ``keys`` names some of them. ``columns`` has at most
-    10, and then how many more there are.
+    10 columns, and then the number of further ones.
     """
 
     type: str
@@ -50,15 +50,15 @@ class ShownExpectation:
 
     @property
     def unnamed(self) -> int:
-        """Unexpected rows that no key names."""
+        """Number of unexpected rows that ``keys`` does not name."""
         return max(self.unexpected - len(self.keys), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """One look at ``rows``: all of them, or those that changed after batch ``after``.
+    """One validation of ``rows`` rows: of all, or of those changed after batch ``after``.
 
-    The mirror had ``batch``.  ``left_out`` expectations are not shown.
+    The mirror was applied through ``batch``.  ``left_out`` expectations are not shown.
     """
 
     at: datetime
@@ -70,11 +70,11 @@ class ValidationResult:
 
     @property
     def unmet(self) -> int:
-        """Expectations that are not met, of those shown."""
+        """Number of shown expectations that are not met."""
         return sum(one.met is False for one in self.shown)
 
     def dumps(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return JSON values."""
         return {**asdict(self), "at": self.at.isoformat()}
 
     @staticmethod
@@ -82,7 +82,7 @@ class ValidationResult:
         """Read back what :meth:`dumps` returned.
 
         Raises:
-            ValueError, TypeError, KeyError: it has another shape.
+            ValueError, TypeError, KeyError: it has an unexpected structure.
         """
         numbers = {name: int(known[name]) for name in ("rows", "batch", "left_out")}
         after = None if known["after"] is None else int(known["after"])
@@ -102,7 +102,7 @@ def _load_shown(known: Mapping[str, Any]) -> ShownExpectation:
 def bound_results(
     suite: Sequence[ExpectationSettings], results: Sequence[ExpectationResult]
 ) -> tuple[tuple[ShownExpectation, ...], int]:
-    """What is kept of *results*, which are in the order of *suite*, and how many are left out."""
+    """Return the results to keep, and how many are left out; *results* has the order of *suite*."""
     shown = [_show(*pair) for pair in zip(suite, results, strict=True)]
     sizes = [len(json.dumps(asdict(one))) + 2 for one in shown]
     if len(shown) > MOST_SHOWN or sum(sizes) > LARGEST:
@@ -135,9 +135,9 @@ def _cut(text: str, most: int) -> str:
 
 
 def load_results(kept: object) -> tuple[ValidationResult, ...]:
-    """The newest results of a table, that of the newest look first; none if none is kept.
+    """Return the newest results of a table, newest first; empty without any.
 
-    What cannot be read, such as what another version kept, is left out until the next look.
+    A result that cannot be read, for example from another version, is left out.
     """
     found = list(_load_known(kept)) if isinstance(kept, Mapping) else []
     return tuple(sorted(found, key=lambda one: one.at, reverse=True))

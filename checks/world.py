@@ -1,6 +1,6 @@
 """What one probe may see of a table in one round: source, mirror, change log and its own memory.
 
-Every question may raise ``UnreachableError`` (no answer in time, or the server is loaded) or
+Every method may raise ``UnreachableError`` (no answer in time, or the server is loaded) or
 ``ProofError`` (it answered, but the question cannot be decided). Both make the verdict UNKNOWN.
 Id ranges are half open: ``(low, high)`` includes ``low`` and excludes ``high``.
 """
@@ -40,13 +40,13 @@ __all__ = [
 
 
 class LargeLooks(Protocol):
-    """Looks at more rows than a probe reads itself; Spark answers each in a later round."""
+    """Requests that read more rows than a probe may; Spark answers each in a later round."""
 
     def answer(self, key: tuple[str, str, int | None]) -> "SuiteAnswer | NotYet | None":
-        """What was found for the look of that key, once; None if it was not asked for.
+        """Return the answer for *key*, only once; None if *key* was not asked for.
 
         Raises:
-            UnreachableError: Spark could not answer; the look is forgotten.
+            UnreachableError: Spark could not answer; the request is discarded.
         """
         ...
 
@@ -60,24 +60,24 @@ class World(Protocol):
 
     @property
     def now(self) -> datetime:
-        """The round's one instant, aware, UTC."""
+        """The instant of the round, timezone-aware, UTC."""
         ...
 
     @property
     def zone(self) -> ZoneInfo:
-        """The pipeline's one time zone: where a day begins."""
+        """The time zone of the pipeline, which decides when a day begins."""
         ...
 
     def begin(self, check: str) -> None:
-        """What is asked of sources from now on is asked by *check*."""
+        """Attribute the queries of sources from now on to *check*."""
         ...
 
     def source(self, name: str) -> TableQueries:
-        """The source of that name; each query waits for its budget, and is paid for from it."""
+        """The source *name*; each query waits for the source's budget and is charged to it."""
         ...
 
     def allowance(self, source: str) -> Allowance:
-        """What the budget of *source* allows to be read now without debt."""
+        """How much the budget of *source* allows to read now without debt."""
         ...
 
     def collected(self, source: str) -> CaptureScope:
@@ -85,10 +85,10 @@ class World(Protocol):
         ...
 
     def dated(self, shard: Shard) -> tuple[str, ...] | Missing:
-        """Columns of dates or times with which an index of the source begins, in their order.
+        """Date and time columns that are the first column of an index at the source, in order.
 
-        None of them is ever NULL, and none is set again by the server on an update.  What the
-        source said last is answered; it is not asked.
+        They are never NULL, and the server does not set them on an update. Returns the last known
+        answer of the source, without a query.
         """
         ...
 
@@ -109,11 +109,11 @@ class World(Protocol):
         ...
 
     def schema(self, shard: Shard) -> TableSchema | None:
-        """The shard's newest landed columns; None if none has landed, or a DROP has."""
+        """The shard's newest landed schema; None if none has landed, or if it was dropped."""
         ...
 
     def clock(self) -> datetime:
-        """Now, for stamping the end of a reading of the source."""
+        """The current time, to stamp the end of a reading of the source."""
         ...
 
     def fence_after(self, source: str, instant: datetime) -> Fence | None:
@@ -125,15 +125,18 @@ class World(Protocol):
         ...
 
     def held_until(self, table: Table) -> datetime | None:
-        """Time up to which the pinned mirror holds every change; None where it is not known."""
+        """Time up to which the pinned mirror holds every change; None if it is not known."""
         ...
 
     def ordering(self, table: Table) -> Ordering:
-        """What the order of its changes rests on; the weakest, where its sources differ."""
+        """What the order of the table's changes rests on; the weakest if its sources differ."""
         ...
 
     def landed_batch(self) -> int:
-        """The newest batch of the table's lane, known before it is asked; -1 before the first."""
+        """The newest landed batch of the table's lane; -1 before the first.
+
+        It was read before any query of this round.
+        """
         ...
 
     def incarnation(self, batch: int) -> int | None:
@@ -145,19 +148,19 @@ class World(Protocol):
         ...
 
     def runs(self, table: Table, check: str) -> bool:
-        """Whether *check* looks at *table*: it may be switched off, or for other tables."""
+        """Whether *check* is enabled for *table*."""
         ...
 
     def recall(
         self, table: Table, check: str, *, lasting: bool = False
     ) -> Mapping[str, Any] | None:
-        """What the check asked to be remembered in an earlier round; None at first.
+        """The memory that *check* stored in an earlier round; None before the first.
 
-        None, too, once the change log has lost the batches of that round, unless it is *lasting*:
-        their numbers mean nothing any more, or something else.
+        Also None if the change log has lost the batches of that round, because their numbers may
+        now belong to other batches. A *lasting* memory is returned nevertheless.
         """
         ...
 
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
-        """Keep *memory* (JSON values only) for the next round, instead of what was kept."""
+        """Store *memory* (JSON values only) for the next round; it replaces the stored one."""
         ...

@@ -19,10 +19,10 @@ JSON = "monitor.json"  # in a context's `meta`
 
 
 class Verbs(click.Group):
-    """Imports the verb that was asked for, and no other; help reads their files' first lines."""
+    """Imports only the requested verb; help reads the first line of each verb's file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Note whether an answer in JSON is asked for: an error is one, too."""
+        """Record whether ``--json`` is given, because an error is then printed as JSON too."""
         ctx.meta[JSON] = "--json" in args
         return super().parse_args(ctx, args)
 
@@ -39,12 +39,12 @@ class Verbs(click.Group):
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names as they are typed: those of the files, with dashes."""
+        """Return the names as they are typed: the file names with dashes."""
         names = (module.name for module in pkgutil.iter_modules(commands.__path__))
         return sorted(name.replace("_", "-") for name in names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb of that name; None if no file has it."""
+        """Return the verb *cmd_name*; None if no file has it."""
         if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"monitor.commands.{cmd_name.replace('-', '_')}")
@@ -54,7 +54,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that *args* begin with; an unknown one is reported with the known ones."""
+        """Return the verb that *args* begin with; an unknown one fails with a suggestion."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
             ctx.fail(f"no verb {args[0]!r}; {did_you_mean(args[0], known)}")
@@ -67,7 +67,7 @@ class Verbs(click.Group):
 
 
 def _read_summary(verb: str) -> str:
-    """What its file says after its name, as a sentence of its own."""
+    """Return the text after the verb's name in the first line of its file, capitalized."""
     file = Path(commands.__path__[0], f"{verb.replace('-', '_')}.py")
     docstring = ast.get_docstring(ast.parse(file.read_bytes())) or ""
     text = docstring.partition("\n")[0].partition(": ")[2]
@@ -81,9 +81,9 @@ def sluice() -> None:
 
 
 def main() -> None:
-    """Run one verb; an error of ours is one line, never a traceback.
+    """Run one verb; a SluiceError is printed as one line, without a traceback.
 
-    The exit status is 3 if a server does not answer, and 2 for any other error.
+    The exit status is then 3 if a server does not answer, and 2 for any other error.
     """
     try:
         sluice(prog_name="sluice")

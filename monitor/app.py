@@ -1,6 +1,6 @@
 """Wires the parts of the service: observers, Spark process, jobs and API.
 
-It starts nothing: `monitor/service.py` does.
+It starts nothing; `monitor/service.py` does.
 """
 
 import threading
@@ -39,8 +39,8 @@ from monitor.web.deps import Access, ApiParts
 from pipeline.build import every_arrivals, open_rows
 from pipeline.errors import UnreachableError
 
-CENSUS = timedelta(seconds=5)  # looks which sources are due; each is asked far less often
-RETENTION = timedelta(seconds=30)  # silent brokers are noticed after it
+CENSUS = timedelta(seconds=5)  # checks which sources are due; each is asked far less often
+RETENTION = timedelta(seconds=30)  # silent brokers are detected within this time
 PUBLISH = timedelta(seconds=30)
 LINEAGE = timedelta(seconds=5)
 CHECK = timedelta(seconds=5)
@@ -56,7 +56,7 @@ class App:
     clock: Callable[[], datetime] = utc_now
 
     def __post_init__(self) -> None:
-        """Build the parts in the order in which they need each other."""
+        """Build the parts in the order of their dependencies."""
         config, store, clock = self.config, self.store, self.clock
         store.certificates.limit = config.certificates
         store.ledger.know_copies({one.name: spell_place(one.copy) for one in config.copied})
@@ -128,7 +128,7 @@ class App:
     def _deliver(self) -> None:
         """Send queued notifications, and report a monitoring round that hangs.
 
-        It runs every two seconds, so it also stores what checks remember if nothing else writes.
+        It runs every two seconds, so it also stores the memory of checks if nothing else writes.
         """
         self.store.memory.flush()
         now = self.clock()
@@ -187,7 +187,7 @@ class App:
         )
 
     def _image_due(self, table: str) -> timedelta | None:
-        """How long after the end of a day its image is expected; None if none are made."""
+        """How long after the end of a day its image is due; None if the table has no images."""
         rule = self.settings.published(table)
         return None if rule is None else rule.due
 
@@ -208,8 +208,8 @@ class App:
     def _jobs(self) -> tuple[Job, ...]:
         """Give each job its interval and its deadline.
 
-        Each deadline is well above the sum of the time limits of the clients. Continuous jobs work
-        off a backlog, and all others must keep their interval.
+        Each deadline is well above the sum of the time limits of the clients. Continuous jobs may
+        run longer to work off a backlog; all others must keep their interval.
         """
         paces, minute, observers = self.config.schedule, timedelta(minutes=1), self.observers
         merging, deadline = (paces.merge, paces.merge_deadline), paces.upkeep_deadline
@@ -238,7 +238,7 @@ class App:
         )
 
     def _optional_jobs(self) -> Iterator[Job]:
-        """Yield the jobs of what is configured: images, tier 0, OpenLineage and copies."""
+        """Yield jobs that depend on the config: images, suites, tier 0, OpenLineage, copies."""
         paces, requests = self.config.schedule, self.driver.requests
         merging, openlineage = (paces.merge, paces.merge_deadline), self.driver.openlineage
         if any(rule.how != "none" for rule in self.config.publish):

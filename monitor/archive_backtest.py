@@ -29,13 +29,13 @@ def run_backtests(
     registered: Iterable[RegisteredWindow],
     trial: ArchivePurge | None,
 ) -> Iterator[tuple[str, tuple[BacktestDay, ...]]]:
-    """Return each table and its days; without *names* the tables that a rule names.
+    """Yield each table and its days; without *names*, all tables that have a rule.
 
-    *trial* stands for what `invariants` demands of archive purges.
+    *trial*, if given, replaces the rule of `invariants` about archive purges.
 
     Raises:
         ConfigError: nothing has landed, or there is no such table.
-        HeldError: a rule speaks of a column that does not fit.
+        HeldError: a rule names a column that does not fit.
     """
     settings, windows = config.settings, tuple(registered)
     lake = Lake(settings, open_table_format(settings))

@@ -1,12 +1,12 @@
 """Decides which rows that a check proved wrong are repaired automatically, and requests it.
 
-With `repair.how: auto`, the rows that an incident names are read again as `sluice repair TABLE
---incident ID` does. The request is recorded with who `sluice` and the id of the incident. It ends
-no incident: only the check does, as of a position after the repair.
+With `repair.how: auto`, the rows that an incident names are read again, as `sluice repair TABLE
+--incident ID` does. The request is recorded with who `sluice` and the id of the incident. It does
+not end the incident: only the check does, as of a position after the repair.
 
-A repair is left to a person where the incident does not name all of its rows, where a limit is
-reached, and where earlier repairs have not helped. The store remembers the requests, so a restart
-neither repeats one nor forgets what it counts for.
+A repair is left to a person if the incident does not name all its rows, if a limit is reached, or
+if earlier repairs have not helped. The store keeps the requests, so a restart does not repeat a
+repair or reset a limit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Origin, Table
 
 WHO = "sluice"
-"""Who requests what a rule of the config allows."""
+"""The name under which the service requests repairs that a config rule allows."""
 DAY = timedelta(days=1)
 MANY_SHARDS = "max_id names several shards, but for one alone how many of its ids are missing"
 log = structlog.get_logger(__name__)
@@ -43,12 +43,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepairCase:
-    """A table of an open incident, and all that the decision about its repair follows from.
+    """A table of an open incident, and all facts that decide about its repair.
 
-    ``losses`` are all open losses of the mirror, the incident included. ``requests`` are the
-    backfills of the last day, and all since a day before the oldest open loss. ``spent`` are the
-    automatic repairs of tables of the rule within the last day, those that are decided in the same
-    round included: table and number of rows.
+    ``losses`` are all open losses of the mirror, including the incident. ``requests`` are the
+    backfills of the last day, and all since a day before the oldest open loss. ``spent`` has table
+    and number of rows of the rule's automatic repairs within the last day. It includes repairs that
+    were decided in the same round.
     """
 
     incident: Incident
@@ -94,7 +94,7 @@ class RepairCase:
 
 
 Objection = tuple[NextStep, str]
-"""What follows instead of a repair, and why."""
+"""The step to take instead of a repair, and why."""
 
 
 def decide_repair(case: RepairCase) -> RepairDecision:
@@ -111,7 +111,7 @@ def decide_repair(case: RepairCase) -> RepairDecision:
         return RepairDecision(*identity, NextStep.ASK, str(error))
     if (found := _exceeds(case, count)) is not None:
         return RepairDecision(*identity, *found)
-    # more rows than are named are refused when they are read; the number also counts as spent
+    # the backfill rejects more rows than are named; this number also counts as spent
     rows = RowSelection(rows.keys, rows.ranges, most=count)
     verb = "is" if count == 1 else "are"
     why = f"{describe_count(count)} that {' and '.join(checks)} found wrong {verb} read again"
@@ -123,7 +123,8 @@ def decide_repairs(
 ) -> tuple[RepairDecision, ...]:
     """Decide for each table of each open incident that has a rule, oldest incident first.
 
-    *requests* are as of :func:`look_back_to`. A repair that is decided counts for the next ones.
+    *requests* go back to :func:`look_back_to`. Each decided repair counts towards the limits of the
+    next ones.
     """
     spent = [
         (one.table, one.wish.rows.most or 0)
@@ -143,11 +144,11 @@ def decide_repairs(
 
 
 class AutoRule(Protocol):
-    """A rule that lets the service do for tables what a person else requests."""
+    """A rule that lets the service request for tables what otherwise a person requests."""
 
     @property
     def tables(self) -> str:
-        """A glob of names of tables."""
+        """A glob of table names."""
         ...
 
     @property
@@ -173,22 +174,22 @@ def find_auto_rule(rules: Iterable[Rule], table: str) -> Rule | None:
 def request_automatically(
     backfills: StoredBackfills, table: str, reason: str, wish: BackfillSpec, at: datetime
 ) -> bool:
-    """Request a backfill of *table* as the service; whether no other of it was in the way."""
+    """Request a backfill of *table* as the service; False if another request prevents it."""
     asked = StoredBackfill(uuid4().hex[:12], table, reason, WHO, at, wish=wish)
     try:
         backfills.add(asked)
-    except ConfigError:  # somebody has just requested something of the table
+    except ConfigError:  # another backfill of the table was just requested
         return False
     return True
 
 
 def look_back_to(board: Board, now: datetime) -> datetime:
-    """Return since when requests may count: for a day, and since before the oldest incident."""
+    """Return since when requests count: a day before the oldest open loss, or before now."""
     return min((one.opened for one in board.incidents if _is_loss(one)), default=now) - DAY
 
 
 def count_rows(rows: RowSelection, table: Table) -> int:
-    """Return how many rows *rows* can be at most."""
+    """Return the most rows that *rows* can select."""
     shards = len(table.shards)
     ids = sum((one.last - one.first + 1) * (1 if one.shard else shards) for one in rows.ranges)
     return ids + sum(1 if one.shard else shards for one in rows.keys)
@@ -212,12 +213,12 @@ def _is_loss(incident: Incident) -> bool:
 
 
 def _names_rows(incident: Incident) -> bool:
-    """Tell whether a check that names rows still fails: maybe not the one that opened it."""
+    """Whether a check that names rows still fails; it need not be the one that opened it."""
     return _is_loss(incident) and any(one.check in NAMING for one in incident.failing)
 
 
 def _losses_of(board: Board, table: str) -> tuple[Incident, ...]:
-    """Return the losses of the mirror; those of its copies are not repaired."""
+    """Return the open losses of the mirror, without those of copies, which are not repaired."""
     return tuple(
         one
         for one in board.incidents
@@ -227,7 +228,7 @@ def _losses_of(board: Board, table: str) -> tuple[Incident, ...]:
 
 
 def _one_per_table(made: Iterable[RepairDecision]) -> tuple[RepairDecision, ...]:
-    """Keep the first repair of each table; a second one waits for its end."""
+    """Keep the first repair of each table; a second one waits until the first has ended."""
     taken, kept = set[str](), list[RepairDecision]()
     for one in made:
         if one.step is NextStep.REPAIR and one.table in taken:
@@ -241,7 +242,7 @@ def _one_per_table(made: Iterable[RepairDecision]) -> tuple[RepairDecision, ...]
 
 
 def _is_automatic(one: StoredBackfill) -> bool:
-    return one.wish.automatic  # a person may have the name that the service uses
+    return one.wish.automatic  # not by its name, which a person may have too
 
 
 def _fences_of(fails: Iterable[Verdict]) -> tuple[tuple[str, int], ...]:
@@ -296,7 +297,7 @@ def _is_running(case: RepairCase) -> Objection | None:
 
 
 def _is_held(case: RepairCase) -> Objection | None:
-    """Reject any other state than that of a table whose changes are merged as usual."""
+    """Reject every state but incremental, in which changes are merged as usual."""
     life = case.view.life
     if life is None:
         return NextStep.WAIT, "the state of the table is not known yet"
@@ -312,7 +313,7 @@ def _is_unproven(case: RepairCase) -> Objection | None:
     for one in case.fails:
         if not one.as_of:
             return NextStep.ASK, f"{one.check} does not prove the difference as of a position"
-        if one.check == "max_id" and len(one.ruling.keys) > 1:  # only the first one's gap is known
+        if one.check == "max_id" and len(one.ruling.keys) > 1:  # only the first gap is known
             return NextStep.ASK, MANY_SHARDS
     return None
 
@@ -325,7 +326,7 @@ def _describe_result(one: tuple[str, Verdict | None]) -> str:
 
 
 def _is_doubled(case: RepairCase) -> Objection | None:
-    """Reject a table if any of its checks names rows that the mirror has twice."""
+    """Reject a table if a check or an open loss names rows that the mirror has twice."""
     fails = [one.ruling for one in case.view.verdicts if one.ruling.outcome is Outcome.FAIL]
     if any(map(names_doubled_rows, [*fails, *(one.ruling for one in case.losses)])):
         return NextStep.ASK, "rows are in the mirror twice, which a repair does not end"
@@ -333,9 +334,9 @@ def _is_doubled(case: RepairCase) -> Objection | None:
 
 
 def _is_cut_off(case: RepairCase) -> Objection | None:
-    """Reject a table if one of its checks says that more rows may be wrong than are named.
+    """Reject a table if a check or an open loss may have more wrong rows than it names.
 
-    An open loss keeps what its check said before a result that is UNKNOWN.
+    An open loss keeps its ruling while the check is UNKNOWN.
     """
     fails = [one for one in case.view.verdicts if one.ruling.outcome is Outcome.FAIL]
     found = [(one.check, one.ruling) for one in fails if one.check in NAMING]
@@ -350,7 +351,7 @@ def _is_cut_off(case: RepairCase) -> Objection | None:
 
 
 def _is_older(case: RepairCase) -> Objection | None:
-    """Reject a finding from before the last backfill of the table: the rows may be right now."""
+    """Reject a finding from before the last backfill, because the rows may be right by now."""
     for one in case.own:
         if one.ended is None or one.wish.dry:
             continue
@@ -362,9 +363,9 @@ def _is_older(case: RepairCase) -> Objection | None:
 
 
 def _is_repeated(case: RepairCase) -> Objection | None:
-    """Reject a finding as of a position that the last automatic repair was requested for.
+    """Reject a finding that is not as of a later position than the last automatic repair.
 
-    After a step of a clock, an old finding may seem to be from after that repair.
+    After a clock step, an old finding may seem to be newer than that repair.
     """
     last = dict(case.automatic[-1].wish.fences) if case.automatic else {}
     for fail in case.fails:
@@ -375,8 +376,8 @@ def _is_repeated(case: RepairCase) -> Objection | None:
 
 
 def _has_failed(case: RepairCase) -> Objection | None:
-    """Reject a table with a repair that has ended incomplete, or was made often enough."""
-    last = {one.wish.incident: one for one in case.automatic}  # of each incident
+    """Reject a table whose last repair ended incomplete, or that reached the limit of tries."""
+    last = {one.wish.incident: one for one in case.automatic}  # the last repair of each incident
     for one in (last[loss.id] for loss in case.losses if loss.id in last):
         if one.ended is not None and not one.done:
             why = f"repair {one.id} has ended incomplete: {one.why or 'no reason'}"
@@ -422,12 +423,12 @@ OBJECTIONS: tuple[Callable[[RepairCase], Objection | None], ...] = (
     _is_repeated,
     _has_failed,
 )
-"""Reasons against a repair that need no rows, in the order in which they are given."""
+"""Reasons against a repair that do not depend on its rows; the first one that applies counts."""
 
 
 @dataclass(eq=False)
 class AutoRepair:
-    """Requests repairs as people do, and by the same way."""
+    """Requests automatic repairs, in the same way as a person would."""
 
     rules: tuple[RepairRule, ...]
     backfills: StoredBackfills
@@ -450,9 +451,9 @@ class AutoRepair:
         return decide_repairs(board, self.rules, requests, now)
 
     def look(self, board: Board) -> None:
-        """Request what *board* found due and still is; nothing by a board that is old.
+        """Request the repairs that are due on *board* and are still due; none if it is stale.
 
-        It is decided again, because a repair may have begun or ended since the board was made.
+        It decides again, because a repair may have begun or ended since the board was made.
         """
         due = any(one.step is NextStep.REPAIR for one in board.repairs)
         if not due or board.stale(self.clock()):
@@ -466,7 +467,7 @@ class AutoRepair:
                 log.warning("repair not requested", table=one.table, why=str(error))
 
     def _request(self, one: RepairDecision) -> None:
-        # no keys in the reason: it is kept for ever, also for tables with hidden values
+        # the reason has no keys: it is kept forever, also for tables with hidden values
         reason = f"repair: auto; {one.why}"
         wish = BackfillSpec(
             Origin.REPAIR,

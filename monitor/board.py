@@ -1,6 +1,6 @@
-"""What the service knew at the end of its last round: API, metrics and pages read only this.
+"""The state of the service at the end of its last round; API, metrics and pages read only this.
 
-A board is immutable and swapped whole, so no reader ever sees half a round.
+A board is immutable and replaced as a whole, so no reader sees half a round.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ STALE = timedelta(seconds=60)
 class CopyView:
     """One copy of a table: how far it is behind the mirror, and whether it may be read.
 
-    ``day`` answers for the end of yesterday; ``hold`` is there while the copy is held. ``losses``
-    are the residuals of its ledger that no waiver covers.
+    ``day`` is the answer for the end of yesterday; ``hold`` is set while the copy is held.
+    ``losses`` are the residuals of its ledger that no waiver covers.
     """
 
     name: str
@@ -43,11 +43,11 @@ class CopyView:
 class TableView:
     """One table: how far it is behind, and whether it may be read.
 
-    ``day`` answers for the end of yesterday, ``recent`` for one lag budget ago; ``since`` is when
-    the graver of them became what it is, as far back as this life of the service has seen.
-    ``images`` are those that can be read.  ``life`` is what the table is at; None before anybody
-    knows.  ``budget`` is the longest lag that is not late.  ``verified`` is what was compared with
-    the source, as `present_claims` says; None while no check has reported it.
+    ``day`` has the answers for the end of yesterday, ``recent`` those for one lag budget ago.
+    ``since`` is the time since which ``worst`` has its value, as far as this run of the service
+    knows.  ``images`` are the images that can be read.  ``life`` is the state of the table; None
+    until it is known.  ``budget`` is the longest lag that is not late.  ``verified`` is what was
+    compared with the source, from `present_claims`; None while no check has reported it.
     """
 
     table: Table
@@ -65,7 +65,7 @@ class TableView:
 
     @property
     def worst(self) -> ReadinessState:
-        """The graver of the two answers for the mirror: what a person must look at first."""
+        """The graver of the two answers for the mirror, ``day`` and ``recent``."""
         gravity = list(GRAVITY)
         answers = (self.day[Stage.MIRROR].state, self.recent[Stage.MIRROR].state)
         return min(answers, key=gravity.index)
@@ -82,7 +82,7 @@ GRAVITY = (
 
 @dataclass(frozen=True, slots=True)
 class ComponentView:
-    """A source, a collector, the Spark process: whether it works, and why not."""
+    """A part such as a source, a collector or the Spark process: if it works, or why not."""
 
     name: str
     works: bool
@@ -91,9 +91,9 @@ class ComponentView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A scheduled job: its totals by result, when it last ended well, whether it is overdue.
+    """A scheduled job: its runs by result, when it last succeeded, and whether it is overdue.
 
-    ``lately`` counts those of the last minutes that did not end well; totals are for ever.
+    ``results`` counts all runs ever; ``lately`` counts the unsuccessful runs of the last minutes.
     """
 
     name: str
@@ -116,7 +116,7 @@ class ChannelView:
 
 @dataclass(frozen=True, slots=True)
 class DiskView:
-    """Space of the file system that holds ``name`` (store, lake or log), in bytes."""
+    """Space of the file system of ``name`` (store, lake or log), in bytes."""
 
     name: str
     path: str
@@ -141,9 +141,9 @@ def _size(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FirstLanding:
-    """What is read of one source for the first time, which tables wait for it, and until when.
+    """The first landing of a source: its progress, the tables that wait for it, and its end.
 
-    ``stuck`` says since when nothing of it has moved; None while it does.
+    ``stuck`` is the time since which it has made no progress; None while it does.
     """
 
     source: str
@@ -155,15 +155,16 @@ class FirstLanding:
 
     @property
     def line(self) -> str:
-        """The whole of it in one line."""
+        """The first landing in one line."""
         return f"source {self.source} is read for the first time: {self.description}"
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillView:
-    """A table that is read again from its source, since when, and how far in words.
+    """A running backfill of a table, since when, and its progress as text.
 
-    ``rate`` in rows a second, ``left`` in seconds, None if unknown; ``brakes`` slow it.
+    ``rate`` is in rows per second; ``left`` is the remaining time in seconds, None if unknown.
+    ``brakes`` are the reasons why it is slowed down.
     """
 
     table: str
@@ -176,7 +177,7 @@ class BackfillView:
 
 
 class NextStep(StrEnum):
-    """What follows for an incident that may be repaired automatically."""
+    """The next step for an incident that may be repaired automatically."""
 
     REPAIR = "repair"
     WAIT = "wait"
@@ -187,9 +188,9 @@ class NextStep(StrEnum):
 class RepairDecision:
     """Whether the rows of an incident's table are repaired automatically now, and why or why not.
 
-    ``step`` is `repair` where the repair is requested now, `wait` where a later round decides, and
-    `ask` where a person has to act. ``rows`` are those to read again and ``checks`` those that
-    named them as of ``fences`` (source and number), all empty unless it is `repair`.
+    ``step`` is `repair` if the repair is requested now, `wait` if a later round decides, and `ask`
+    if a person must act. ``rows`` are the rows to read again. ``checks`` named them, as of
+    ``fences`` (source and number). All three are empty unless the step is `repair`.
     """
 
     incident: str
@@ -203,7 +204,7 @@ class RepairDecision:
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """What checks have cost a source so far: ``spent`` by check, and the seconds they waited."""
+    """The cost of checks for a source so far: ``spent`` by check, and ``waited`` in seconds."""
 
     spent: Mapping[str, Spending]
     waited: float = 0.0
@@ -211,9 +212,9 @@ class BudgetView:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One round's whole picture; ``at`` is NEVER before the first round.
+    """The complete state after one round; ``at`` is NEVER before the first round.
 
-    ``ledger`` is (table, hop) -> rows of its residuals, None while that is unknown.
+    ``ledger``: (table, hop) -> rows of its residuals, None while this is unknown.
     """
 
     at: datetime = NEVER
@@ -243,20 +244,20 @@ class Board:
     runbooks: str = "docs/runbooks"
 
     def age(self, now: datetime) -> timedelta:
-        """How old what stands here is."""
+        """Return the age of the board."""
         return now - self.at
 
     def stale(self, now: datetime) -> bool:
-        """Whether nothing here may be believed any more: no monitoring round ends."""
+        """Whether the board is too old to be used, because no monitoring round ends."""
         return self.age(now) > STALE
 
     def table(self, name: str) -> TableView | None:
-        """The view of table *name*; None if it is not known."""
+        """Return the view of table *name*; None if it is not known."""
         return next((view for view in self.tables if view.table.name == name), None)
 
 
 @dataclass(eq=False)
 class CurrentBoard:
-    """Holds the newest board; one writer swaps it, any number of readers take it."""
+    """Holds the newest board; one writer replaces it, and any number of readers read it."""
 
     board: Board = field(default_factory=Board)

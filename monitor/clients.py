@@ -1,4 +1,4 @@
-"""Clients of everything outside: built here once, closed together.
+"""Builds the clients of all external servers once, and closes them together.
 
 `Lineage` traces columns between sources and mirrors, by the landed schema events.
 """
@@ -44,10 +44,10 @@ from pipeline.transports.transport import Transport
 
 @dataclass(eq=False)
 class Servers:
-    """One connection per source for each worker of probes, to where its heartbeats go now.
+    """One connection per source and probe worker, to the server that receives the heartbeats.
 
-    A source with the option ``read_from`` has another one, to that replica.  Connections are
-    opened when they are first used.  All workers share the budget of a source.
+    A source with the option ``read_from`` has a second connection, to that replica.  Connections
+    are opened when they are first used.  All workers share the budget of a source.
     """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
@@ -56,32 +56,32 @@ class Servers:
     _replicas: "OpenServers" = field(default_factory=dict)
 
     def all(self, worker: int = 0) -> dict[str, Source]:
-        """Every source, reconnected if its address has changed."""
+        """Return all sources by name, reconnected if their addresses have changed."""
         return {
             name: _open_once(self._open, (name, worker), read_settings())
             for name, read_settings in self.followed.items()
         }
 
     def queries(self, worker: int = 0) -> dict[str, BudgetedQueries]:
-        """Who answers the questions of probes about each source: its replica where it has one.
+        """Return the queries of probes for each source, which go to its replica if it has one.
 
-        Nothing else reads rows of a source for a check, so its budget is kept here.
+        Checks read rows of a source only through these queries, so they enforce its budget.
         """
         known = self.all(worker).items()
         return {name: self._queries(name, server, worker) for name, server in known}
 
     def admit(self, names: Iterable[str]) -> None:
-        """Wait until checks of the sources *names* owe nothing: before a check is timed."""
+        """Wait until the budgets of the sources *names* have no debt, before a check is timed."""
         for name in names:
             if (budget := self.budgets.get(name)) is not None:
                 budget.admit()
 
     def workers(self, names: Iterable[str]) -> int:
-        """How many connections each of the sources *names* has for checks: the fewest."""
+        """Return the lowest number of connections for checks among the sources *names*."""
         return min(read_limits(self.followed[name]().options).connections for name in names)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         for _, server in (*self._open.values(), *self._replicas.values()):
             server.close()
 
@@ -97,11 +97,11 @@ class Servers:
 
 
 OpenServers = dict[tuple[str, int], tuple[SourceSettings, Source]]
-"""By the name of the source and the number of the worker."""
+"""Connections by source name and worker number."""
 
 
 def _open_once(known: OpenServers, key: tuple[str, int], settings: SourceSettings) -> Source:
-    """Return the source *key* among *known*, opened again if its *settings* have changed."""
+    """Return the source *key* of *known*, reopened if its *settings* have changed."""
     found = known.get(key)
     if found is not None and found[0] == settings:
         return found[1]
@@ -120,12 +120,12 @@ class LandedSchemas:
     _until: int = -1
 
     def __post_init__(self) -> None:
-        """Know nothing yet."""
+        """Start without schemas."""
         self._catalog = Catalog(Router(), self.readings)
 
     def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
-        """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
-        if log.batch < self._until:  # another log, or an older one put back
+        """Return the shard's schema, as of *log* or later; None if not landed, or dropped."""
+        if log.batch < self._until:  # a new log, or one that was set back
             self._catalog, self._until = Catalog(Router(), self.readings), -1
         if log.batch > self._until:
             self._catalog.add(log.schema_changes(self._until))
@@ -133,12 +133,12 @@ class LandedSchemas:
         return self._catalog.newest(shard.source, shard.name)
 
 
-_FEW = 3  # statements that are shown
+_FEW = 3  # most statements that are shown
 
 
 @dataclass(eq=False)
 class Lineage:
-    """Learns schema changes as they are asked about; each is read once."""
+    """Finds column links from the landed schema changes; each change is read once."""
 
     lake: Lake
     readings: Mapping[str, SchemaReader]
@@ -149,10 +149,10 @@ class Lineage:
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, name: str) -> tuple[ColumnLink, ...]:
-        """What `links` finds of *name*, as of what has landed.
+        """Return the links of the column or table *name*, as of everything landed.
 
         Raises:
-            UnknownNameError: nothing that has landed has the name.
+            UnknownNameError: nothing with this name has landed.
             UnreachableError: the lake did not answer.
         """
         checkpoint = self.lake.checkpoint()
@@ -175,7 +175,7 @@ class Lineage:
         return found
 
     def of_tables(self, names: Collection[str]) -> Mapping[str, tuple[ColumnLink, ...]]:
-        """By mirror, the columns that its rows come from, as of what has landed; one look for all.
+        """Return, by mirror, the source columns of its rows, as of one checkpoint for all.
 
         Raises:
             UnreachableError: the lake did not answer.
@@ -188,14 +188,14 @@ class Lineage:
         )
 
     def learn_schemas(self) -> Catalog:
-        """All schema changes that have landed, with rules and standards.
+        """Return all landed schema changes, with rules and standards.
 
         Raises:
             UnreachableError: the lake did not answer.
         """
         with self._lock:
             log = self.lake.changes()
-            if self._catalog is None or log.batch < self._until:  # or another log was put there
+            if self._catalog is None or log.batch < self._until:  # the log was set back
                 self._catalog = Catalog(Router(self.rules), self.readings, self.standards)
                 self._until = -1
             if log.batch > self._until:
@@ -206,10 +206,10 @@ class Lineage:
 
 @dataclass(eq=False)
 class LakeClient:
-    """The lake and the topics, as a worker of the probes of the sources ``names`` reads them.
+    """Clients of lake and topics, for each group of sources (``names``) and probe worker.
 
-    What was read is remembered for each worker: two of them pin the log at other versions.
-    ``links`` maps columns, by these rules and standards.
+    Each worker has its own memory, because workers may pin different versions of the log.
+    ``links`` maps columns, by ``rules`` and ``standards``.
     """
 
     lake: Lake
@@ -225,7 +225,7 @@ class LakeClient:
 
     @classmethod
     def of(cls, config: Config) -> "LakeClient":
-        """Clients for *config*; nothing is asked yet."""
+        """Return the clients for *config*; they connect on first use."""
         standards = Standards(config.standards)
         return cls(
             Lake(config.settings, open_table_format(config.settings)),
@@ -237,7 +237,7 @@ class LakeClient:
         )
 
     def __post_init__(self) -> None:
-        """Read nothing yet."""
+        """Create ``links``, without reading anything yet."""
         self.links = Lineage(self.lake, self.readings, self.rules, self.standards)
 
     def changes(
@@ -246,30 +246,30 @@ class LakeClient:
         worker: int = 0,
         incarnation: FindIncarnation = unknown_incarnation,
     ) -> LogReader:
-        """The change log, pinned now; *incarnation* shows that it was put back and landed again."""
+        """Return the change log, pinned now; *incarnation* reveals that it was set back."""
         memory = self._memories.setdefault((names, worker), LogMemory(names))
         return self.lake.changes(memory, incarnation)
 
     def schemas(self, names: tuple[str, ...], worker: int = 0) -> LandedSchemas:
-        """What has landed of the schemas of the sources *names*."""
+        """Return the landed schemas of the sources *names*."""
         if (names, worker) not in self._schemas:
             own = {name: one for name, one in self.readings.items() if name in names}
             self._schemas[names, worker] = LandedSchemas(own)
         return self._schemas[names, worker]
 
     def end_keys(self, names: tuple[str, ...], table: Table, worker: int = 0) -> tuple[LogKey, ...]:
-        """The row key of the last data message of each partition of the table's topics."""
+        """Return the row key of the last data message of each partition of the table's topics."""
         transport = self.transport((names, worker))
         return end_keys(table, [self.origins[name] for name in names], transport)
 
     def transport(self, whose: object) -> Transport:
-        """The client of those who ask as *whose*: calls of one client wait for each other."""
+        """Return the client of the caller *whose*; calls of one client wait for each other."""
         if whose not in self._transports:
             self._transports[whose] = self.connect()
         return self._transports[whose]
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all clients."""
         for transport in self._transports.values():
             with suppress(SluiceError):
                 transport.close()
@@ -280,7 +280,7 @@ def _keyed(one: SourceSettings, standards: Standards) -> KeyedTopics:
 
 
 def open_error_table(config: Config, lake: LakeClient) -> ErrorTable:
-    """What could not be read, of all sources of *config*."""
+    """Return the quarantined messages of all sources of *config*."""
     formats = {
         one.name: SourceFormat(open_format(one), open_registry(one), message_text(one))
         for one in config.sources
@@ -289,10 +289,10 @@ def open_error_table(config: Config, lake: LakeClient) -> ErrorTable:
 
 
 def describe_source(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:
-    """A source's own words on itself and *shards*, by a connection of its own.
+    """Return the source's description of itself and *shards*, over a separate connection.
 
     Raises:
-        UnreachableError: it did not answer all of it.
+        UnreachableError: it did not answer every query.
         ConfigError: its user may not log in.
     """
     with closing(open_source(settings)) as source:
@@ -300,7 +300,7 @@ def describe_source(settings: SourceSettings, shards: Collection[str]) -> Source
 
 
 def mirror_columns(config: Config) -> dict[str, tuple[str, ...]]:
-    """Table -> columns of its mirror; none of those that are not there or cannot be read."""
+    """Return the columns of each mirror by table, without mirrors that cannot be read."""
     found: dict[str, tuple[str, ...]] = {}
     settings = config.settings
     try:
@@ -315,7 +315,10 @@ def mirror_columns(config: Config) -> dict[str, tuple[str, ...]]:
 
 
 def highest_landed(lake: Lake, source: str) -> int:
-    """The highest heartbeat number ever landed, -1 for none: numbers must not go back."""
+    """Return the highest landed heartbeat number of *source*; -1 without any.
+
+    New numbers must be above it.
+    """
     checkpoint = lake.checkpoint()
     return checkpoint.heartbeats.get(source, -1) if checkpoint else -1
 
@@ -323,9 +326,9 @@ def highest_landed(lake: Lake, source: str) -> int:
 def source_orderings(
     sources: Iterable[SourceSettings], rests_on: Mapping[str, str]
 ) -> Mapping[str, SourceOrdering]:
-    """By source: what the order of its changes is by its format, and what the config accepts.
+    """Return, by source, the ordering that its format gives, and the weakest that is accepted.
 
-    *rests_on*: what the words of their collectors rest on.
+    *rests_on*: assumptions about collectors that cannot be queried, by source.
     """
     return {
         one.name: SourceOrdering(

@@ -1,9 +1,9 @@
-"""Compares a table with its source once, from a process of its own: what `sluice compare` does.
+"""Compares a table with its source once, in a separate process; implements `sluice compare`.
 
 It reads the lake, the sources and the settings of their collectors, and writes to none of them. A
-service that runs goes on merging meanwhile. Its heartbeats are read in the source's table: they
-show when the mirror has passed a position. Without a service no heartbeat comes, and what differs
-stays undecided.
+running service continues to merge. The heartbeats of the service are read from the table at the
+source: they show when the mirror has passed a position. Without a service there are no heartbeats,
+and differences stay undecided.
 """
 
 import time
@@ -49,14 +49,14 @@ from pipeline.sources.source import Source, read_limits
 A = TypeVar("A")
 B = TypeVar("B")
 PAUSE = timedelta(seconds=1)
-CURRENT = timedelta(days=1)  # a checkpoint that was just read is as good as any
+CURRENT = timedelta(days=1)  # a checkpoint that was just read is always fresh
 
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """What a person asks for; no ``columns`` and an empty ``shard`` mean all.
+    """What to compare; no ``columns`` and an empty ``shard`` mean all.
 
-    A range holds about ``block_rows``.
+    A range has about ``block_rows`` rows.
     """
 
     table: str
@@ -69,7 +69,7 @@ class CompareRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompareReport:
-    """What was compared and found; ``heads`` are the ends of the sources' logs at both ends."""
+    """The result; ``heads`` has the head of each source's log before and after the comparison."""
 
     table: Table
     columns: Mapping[Shard, ComparedColumns]
@@ -79,7 +79,7 @@ class CompareReport:
 
 @dataclass(eq=False)
 class CompareWorlds:
-    """Worlds of one table, each as it is when it is opened."""
+    """Opens worlds of one table, each with the state of that moment."""
 
     config: Config
     table: Table
@@ -91,20 +91,20 @@ class CompareWorlds:
     _steps: tuple[LandedBatch, ...] = ()
 
     def __post_init__(self) -> None:
-        """Know no heartbeat yet."""
+        """Start without heartbeats."""
         self.fences = FenceBook(self.store.fences)
         self._heartbeats = [
             HeartbeatReader(one, self.fences, self.clock) for one in self.servers.all().values()
         ]
 
     def open(self) -> World:
-        """The world as it is now.
+        """Return the world as it is now.
 
         Raises:
             UnreachableError: the lake does not answer.
         """
         for one in self._heartbeats:
-            with suppress(UnreachableError, ProofError):  # without one nothing is passed
+            with suppress(UnreachableError, ProofError):  # without heartbeats nothing is decided
                 one.read()
         checkpoint, now = newest_checkpoint(self.config, self.lake), self.clock()
         known = {name: self.fences.of(name) for name in self.table.sources}
@@ -121,14 +121,14 @@ class CompareWorlds:
             zone=self.config.time_zone,
             orderings=source_orderings(self.config.sources, {}),
             collectors=self.collectors,
-            looks=SparkLooks(),  # nothing here asks Spark
+            looks=SparkLooks(),  # not used here
         )
         world.begin("compare")
         return world
 
 
 def sleep_a_moment() -> None:
-    """Give heartbeats and merges a moment to come."""
+    """Wait a moment for heartbeats and merges."""
     time.sleep(PAUSE.total_seconds())
 
 
@@ -138,7 +138,9 @@ def compare_table(
     tell: Callable[[WalkProgress], object],
     pause: Callable[[], object] = sleep_a_moment,
 ) -> CompareReport:
-    """Compare what *request* names; *tell* hears of the progress, *pause* waits for the mirror.
+    """Compare what *request* names.
+
+    *tell* is called with the progress. *pause* is called to wait for the mirror.
 
     Raises:
         ConfigError: no such table, shard or column, or the table cannot be compared.
@@ -186,7 +188,7 @@ def compare_table(
 
 
 def ask_together(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-    """Ask both at the same time: one is the server's work, and the other ours."""
+    """Call both at the same time: the server does one, this process the other."""
     with ThreadPoolExecutor(1) as aside:
         theirs = aside.submit(second)
         return first(), theirs.result()
@@ -194,19 +196,19 @@ def ask_together(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]
 
 @dataclass(eq=False)
 class RateLimit:
-    """Waits until so many rows may have been read; 0: no limit."""
+    """Limits reading to ``rate`` rows per second; 0: no limit."""
 
     rate: int
     _begun: float = field(default_factory=time.monotonic)
 
     def __call__(self, progress: WalkProgress) -> None:
-        """Wait, if what was read came too fast."""
+        """Wait if the rows of *progress* were read faster than the rate."""
         if self.rate:
             time.sleep(max(self._begun + progress.rows / self.rate - time.monotonic(), 0))
 
 
 def newest_checkpoint(config: Config, lake: LakeClient) -> Checkpoint:
-    """The newest checkpoint of the lane.
+    """Return the newest checkpoint of the lane.
 
     Raises:
         ConfigError: nothing has landed.
@@ -219,7 +221,7 @@ def newest_checkpoint(config: Config, lake: LakeClient) -> Checkpoint:
 
 @contextmanager
 def open_worlds(config: Config, name: str) -> Iterator[CompareWorlds]:
-    """Open the lake, the sources of the table *name*, and a store for this run alone.
+    """Open the lake, the sources of the table *name*, and a temporary store.
 
     Raises:
         ConfigError: nothing has landed, or no such table.
@@ -252,7 +254,11 @@ def _has_shard(checkpoint: Checkpoint, source: str, table: str) -> bool:
 
 
 def _followed(source: SourceSettings, collector: Collector) -> SourceSettings:
-    """The address that heartbeats go to: the collector's server, or that of the config."""
+    """Return the source at the address that receives heartbeats.
+
+    It is the collector's server, or the server of the config if the collector is not followed or
+    does not answer.
+    """
     if not source.follow_collector:
         return source
     try:
@@ -271,13 +277,13 @@ def _all_closed(collectors: Iterable[Collector]) -> Iterator[None]:
 
 
 def _head(source: Source) -> Head | None:
-    with suppress(UnreachableError):  # what was found is reported all the same
+    with suppress(UnreachableError):  # the result is reported nevertheless
         return source.head()
     return None
 
 
 def _rate(config: Config, names: Sequence[str]) -> int:
-    """The lowest `limits.rate` of the sources *names*; 0 without one."""
+    """Return the lowest `limits.rate` of the sources *names*; 0 without one."""
     rates = [read_limits(one.options).rate for one in config.sources if one.name in names]
     return min((rate for rate in rates if rate), default=0)
 
@@ -295,9 +301,9 @@ def _choose_shards(table: Table, name: str) -> tuple[Shard, ...]:
 def _choose_columns(
     table: Table, shards: Sequence[Shard], world: World, names: Sequence[str]
 ) -> dict[Shard, ComparedColumns]:
-    """The columns of each shard that are compared: those of *names*, or all that can be.
+    """Return the columns of each shard to compare: *names*, or all that can be compared.
 
-    A shard whose columns have not landed has none.
+    Shards without a landed schema are left out.
     """
     chosen = dict[Shard, ComparedColumns]()
     for shard in shards:

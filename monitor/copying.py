@@ -1,12 +1,12 @@
-"""The job of one copy: every table of it whose mirror has moved is brought up to that, in turn.
+"""Runs the job of one copy: it brings each table whose mirror has changed up to its mirror.
 
-Beside landing and merging, which know nothing of it: a copy that is down, or hangs, keeps up no
-more than its own thread.  What the copy says of itself is asked in each round, so one that was
-emptied or set back is seen at once.
+Landing and merging do not depend on it. A copy that is down or hangs delays only its own thread.
+Each round asks the copy for its positions, so a copy that was emptied or set back is detected at
+once.
 
-Each step is counted before the next one.  So a copy is one step ahead of the ledger at most. After
-a crash a commit is followed again. The end of a load is only counted, because the ledger has noted
-the load before.  Monitoring sees the step once the ledger has compared it.
+Each step is counted before the next one begins.  So a copy is at most one step ahead of the ledger.
+After a crash, a commit is followed again. The end of a load is only counted, because the ledger has
+recorded the load before.  Monitoring uses a step only after the ledger has compared it.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -34,11 +34,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class CopyWork:
-    """Brings the tables of one copy up to their mirrors; ``look`` and ``tables`` say which moved.
+    """Brings the tables of one copy up to their mirrors; ``look`` and ``tables`` show which moved.
 
-    A round takes ``patience`` at most, or as long as one step of one table.  ``ledger`` compares
-    each step.  ``holds`` are tables that are held, with why; ``problem`` is why the last round
-    failed.
+    A round takes at most ``patience``, or the time of one step of one table.  ``ledger`` compares
+    each step.  ``holds`` has the hold of each held table; ``problem`` is why the last round failed,
+    empty if it did not.
     """
 
     plan: CopyPlan
@@ -53,11 +53,11 @@ class CopyWork:
     problem: str = ""
     _retries: Retries = field(default_factory=Retries)
     _until: datetime | None = None
-    _reloaded: dict[str, CopyPosition] = field(default_factory=dict)  # what was found to need it
-    _loaded: dict[str, CopyPosition] = field(default_factory=dict)  # by this process, begun at
+    _reloaded: dict[str, CopyPosition] = field(default_factory=dict)  # positions that need a load
+    _loaded: dict[str, CopyPosition] = field(default_factory=dict)  # loads of this process
 
     def __post_init__(self) -> None:
-        """Stop between two steps once the time is over, and have each step counted."""
+        """Make the copying stop between two steps when time is up, and count each step."""
         self.copying.stopping, self.copying.count = self._over, self._count
         self.copying.note_load = self._note_load
 
@@ -65,7 +65,7 @@ class CopyWork:
         """Copy every table that is due.
 
         Raises:
-            SluiceError: nothing was, or not all could be written; the message says why.
+            SluiceError: not everything could be copied; the message says why.
         """
         self._until = self.clock() + self.patience
         try:
@@ -86,7 +86,7 @@ class CopyWork:
                 self._bring(table, was, circumstances, reach.get(table.name, CopyReach()))
             except UnreachableError as error:
                 failed.append(str(error))
-                self.copying.target.positions()  # or it is down, and so for all tables
+                self.copying.target.positions()  # raises if the copy is down for all tables
             if self._over():
                 break
         return failed
@@ -94,9 +94,9 @@ class CopyWork:
     def _due(
         self, positions: Mapping[str, CopyPosition], reach: Mapping[str, CopyReach]
     ) -> Iterator[tuple[Table, Hashable]]:
-        """Tables that stand elsewhere than their mirrors, as these were seen last; and where.
+        """Yield tables that are not at the last seen position of their mirrors, with positions.
 
-        Those too whose last step was not counted, or that were set back.
+        Also yields tables whose last step was not counted, and tables that were set back.
         """
         look, now = self.look(), self.clock()
         for table in self.tables():
@@ -151,7 +151,7 @@ class CopyWork:
                 )
 
     def _warn_of_reload(self, table: str, was: CopyPosition) -> None:
-        if self._reloaded.get(table) != was:  # or it was logged before
+        if self._reloaded.get(table) != was:  # log each position once
             why = "what it holds was not compared, as after a restore; it is loaded again"
             log.warning("copy_reload", copy=self.plan.name, table=table, at=was.version, why=why)
         self._reloaded[table] = was
@@ -172,10 +172,10 @@ class CopyWork:
 
 
 def _require_load_id(at: CopyPosition, loaded: CopyPosition | None) -> None:
-    """Require that a copy returns the id of the load that this process has made.
+    """Require that a copy returns the id of the load that this process made.
 
     Raises:
-        HeldError: ``copy_position``, it does not: so it would be loaded for ever.
+        HeldError: ``copy_position``: it does not, so it would be loaded again and again.
     """
     if loaded is None or at.load_id or (at.mirror, at.load) != (loaded.mirror, loaded.load):
         return
@@ -185,11 +185,11 @@ def _require_load_id(at: CopyPosition, loaded: CopyPosition | None) -> None:
 
 @dataclass(eq=False)
 class ComparedPositions:
-    """Asks *target* how far each table is, as far as the ledger has compared what it took over.
+    """Returns the position of each table in ``target``, up to which the ledger has compared it.
 
-    While a step is not compared, the position before it is the answer.  Missing if none is known,
-    and while the ledger does not know yet that the copy was set back.  A position that is not whole
-    if the copy holds what will not be compared: it is loaded again.
+    While a step is not compared, the position before it is returned.  The position is Missing if
+    none is known, or if the ledger does not know yet that the copy was set back.  It is not whole
+    if the copy has content that will not be compared, because it is loaded again.
     """
 
     copy: str
@@ -198,9 +198,10 @@ class ComparedPositions:
     _known: dict[str, CopyPosition] = field(default_factory=dict)
 
     def __call__(self) -> Mapping[str, CopyPosition | Missing]:
-        """Ask the copy between two looks at the ledger: a step is written before it is compared.
+        """Return the positions; the ledger is read before and after the copy is asked.
 
-        What was compared before that look is not above the position, unless the copy was set back.
+        A step is written before it is compared. So what the first reading of the ledger has
+        compared is not above the position, unless the copy was set back.
         """
         before, positions = self.ledger.copy_reach(self.copy), self.target.positions()
         reach, none = self.ledger.copy_reach(self.copy), CopyReach()
@@ -214,7 +215,7 @@ class ComparedPositions:
     ) -> CopyPosition | Missing:
         if not at.whole:
             return at
-        if before.needs_load(at) and reach.needs_load(at):  # what it holds now counts for nothing
+        if before.needs_load(at) and reach.needs_load(at):  # its present content does not count
             return replace(at, parts=0)
         if not before.exceeds(at):
             if reach.covers(at):
@@ -233,9 +234,9 @@ def _is_earlier(was: CopyPosition, at: CopyPosition) -> bool:
 
 @dataclass(eq=False)
 class Copies:
-    """The jobs of all copies, and what asks each copy how far it is.
+    """The jobs of all copies, and the readers of their positions.
 
-    Jobs and monitoring rounds have clients of their own, so that neither waits for the other.
+    Jobs and monitoring rounds have separate clients, so that neither waits for the other.
     """
 
     settings: PipelineSettings
@@ -244,7 +245,7 @@ class Copies:
     jobs: tuple[CopyWork, ...] = ()
 
     def __post_init__(self) -> None:
-        """Connect to nothing yet."""
+        """Create the readers of positions; they connect on first use."""
         lake = self.settings.lake
         self._watched = {
             one.name: ComparedPositions(one.name, one.copy.opened(lake), self.ledger)
@@ -253,7 +254,7 @@ class Copies:
 
     @property
     def positions(self) -> Mapping[str, AskCopy]:
-        """By copy: what asks how far each of its tables is compared."""
+        """By copy: the function that returns the compared position of each table."""
         return self._watched
 
     def add_jobs(
@@ -264,19 +265,19 @@ class Copies:
         patience: timedelta,
         ended: Callable[[], bool],
     ) -> None:
-        """Make the job of each copy; see `CopyWork` for what it is given."""
+        """Create the job of each copy; see `CopyWork` for the parameters."""
         self.jobs = tuple(
             CopyWork(plan, self._copying(plan), self.ledger, look, tables, clock, patience, ended)
             for plan in self.plans
         )
 
     def holds_of(self, table: str) -> Mapping[str, Hold | None]:
-        """Names of the copies that *table* has, each with its hold."""
+        """Return the copies of *table* by name, each with its hold or None."""
         own = (one for one in self.jobs if one.plan.serves(table))
         return {one.plan.name: one.holds.get(table) for one in own}
 
     def problems(self) -> Mapping[str, str]:
-        """By copy: why its last round failed; empty if it did not."""
+        """Return, by copy, why its last round failed; empty if it did not."""
         return {one.plan.name: one.problem for one in self.jobs}
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One watching round: look, rule, tell, and put the whole picture on the board."""
+"""Runs one monitoring round: samples everything, rules, records verdicts, and makes the board."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,16 +48,16 @@ from pipeline.reports import Hold
 from pipeline.sources.source import LogBacklog
 
 AT_ONCE = timedelta()
-FEW = 20  # tables that are answered for together
+FEW = 20  # most tables that are answered under one lock
 
 
 @dataclass(eq=False)
 class Cycle:
-    """What the watching job does; ``budget`` is the lag that is not late, by tier.
+    """Runs the job `watch`; ``budget`` returns the longest lag of a tier that is not late.
 
-    ``kept`` is how long the change log is kept.  ``prove`` begins a round of proofs, and returns
-    what stores which residuals of a table are made good.  ``copies`` names those of a table, with
-    why they are held.
+    ``kept`` is how long the change log is kept.  ``prove`` begins a round of proofs, and returns a
+    function that stores which residuals of a table are made good.  ``copies`` returns the copies of
+    a table, with their holds.
     """
 
     watcher: Watcher
@@ -85,7 +85,7 @@ class Cycle:
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
-        """Do one round."""
+        """Run one round."""
         look = self.watcher.look(AT_ONCE)
         now = self.clock()
         channels, retentions = self.facts.channels(now), self.retentions(look)
@@ -165,9 +165,9 @@ class Cycle:
         parts: Sequence[Component],
         firsts: Mapping[str, FirstLanding],
     ) -> Iterator[tuple[TableView, tuple[Verdict, ...]]]:
-        """Each table's view, with the verdicts on it of this round.
+        """Yield each table's view, with the verdicts of this round about it.
 
-        Few at once, and fewer where a job asks at the gate: it goes first.
+        Holds the lock for a few tables at once, and for fewer while a client waits at the gate.
         """
         tables, prove = deque(self.roster.tables()), self.prove()
         self.assessor.certificates.read_whole(cut)
@@ -195,7 +195,7 @@ class Cycle:
         days: list[dict[Stage, Readiness]],
         copied: list[dict[str, tuple[Inputs, Readiness]]],
     ) -> None:
-        """Store what is READY before any answer; what cannot be stored is UNKNOWN."""
+        """Store certificates for READY answers first; answers that cannot be stored are UNKNOWN."""
         try:
             self.assessor.certify(answer for day in days for answer in day.values())
             self.assessor.certify(answer for one in copied for _, answer in one.values())
@@ -213,13 +213,13 @@ class Cycle:
         stages = MOVING if due is None else (*MOVING, Stage.IMAGE)
         day = {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in stages}
         if day[Stage.LANDED].ready and day[Stage.MIRROR].state in OPEN:
-            self.wanted.want([inputs.table.name], cut)  # its day is over: it waits for no cycle
+            self.wanted.want([inputs.table.name], cut)  # its day has ended: merge it at once
         return day
 
     def _copied(
         self, inputs: Inputs, cut: datetime, look: Sampling
     ) -> dict[str, tuple[Inputs, Readiness]]:
-        """What is known of each copy of the table, and its answer for the day."""
+        """Return the inputs of each copy of the table, and its answer for the day."""
         found = {}
         for name in self.copies(inputs.table.name):
             one = self.assessor.copied(name, inputs, look)
@@ -237,7 +237,7 @@ class Cycle:
         copies: Mapping[str, tuple[Inputs, Readiness]],
     ) -> tuple[TableView, tuple[Verdict, ...]]:
         table, budget = inputs.table, self.budget(inputs.table.tier)
-        recent = at - budget  # the same of all: what answers it is worked out once
+        recent = at - budget  # the same cut for all tables of a tier, so answers share work
         now_ish = {s: self.assessor.passing(Question(s, recent), inputs) for s in MOVING}
         answers = {Question(s, one.cut): one for s, one in day.items()}
         answers |= {Question(Stage.COPY, one.cut, n): one for n, (_, one) in copies.items()}
@@ -271,7 +271,7 @@ class Cycle:
             yield CopyView(name, hop, answer, holds.get(name), losses)
 
     def _dated(self, view: TableView) -> TableView:
-        """The view, and since when its table is in the state it is in."""
+        """Return the view with the time since which ``worst`` has its value."""
         state, since = self._states.get(view.table.name, (None, None))
         if state is not view.worst or since is None:
             since = view.lags.at
@@ -288,7 +288,7 @@ class Cycle:
         table, at = inputs.table, inputs.lags.at
         down = [part for part in parts if part.problem and _concerns(part, table)]
         if down and first:
-            first = replace(first, stuck=None)  # it moves on once they work
+            first = replace(first, stuck=None)  # it continues once these parts work
         stage = Stage.MIRROR if inputs.pause is None else Stage.LANDED
         yield from system_checks.of_table(
             table, inputs.lags, self.budget(table.tier), down, at, stage=stage
@@ -347,14 +347,14 @@ def _images(inputs: Inputs) -> tuple[Image, ...]:
 
 
 def last_day_end(now: datetime, zone: ZoneInfo) -> datetime:
-    """The end of the business day before the one that *now* belongs to."""
+    """Return the end of the business day before the one that contains *now*."""
     return day_end(now.astimezone(zone).date() - timedelta(days=1), zone)
 
 
 def _left(
     retentions: Mapping[str, Sequence[Retention]], now: datetime
 ) -> dict[tuple[str, str], timedelta]:
-    """(Kind, name) -> time until something unread is lost, where it is known."""
+    """Return (kind, name) -> time until unread data is lost, if it is known."""
     every = [one for held in retentions.values() for one in held]
     known = {(one.kind, one.name): one.left(now) for one in every}
     return {key: left for key, left in known.items() if left is not None}
@@ -366,13 +366,16 @@ def _backlogs(retentions: Mapping[str, Sequence[Retention]]) -> dict[str, LogBac
 
 
 def _needed(retentions: Mapping[str, Sequence[Retention]]) -> dict[tuple[str, str], timedelta]:
-    """(Kind, name) -> the time left below which a person must act."""
+    """Return (kind, name) -> remaining time below which a person must act."""
     every = (one for held in retentions.values() for one in held)
     return {(one.kind, one.name): one.needed for one in every if one.needed is not None}
 
 
 def _concerns(part: Component, table: Table) -> bool:
-    """Whether the table's changes pass the part: its own sources and collectors, brokers, Spark."""
+    """Whether changes of the table go through the part.
+
+    These are its own sources and collectors, the brokers, and the Spark process.
+    """
     kind, _, name = part.name.partition(":")
     if kind in ("source", "collector", "clock"):
         return name in table.sources

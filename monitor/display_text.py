@@ -1,10 +1,10 @@
-"""Prepares text for people: safe in a terminal, and with suggestions for unknown names.
+"""Prepares text for display: safe in a terminal, and with suggestions for unknown names.
 
-Names of tables, messages and reasons come from sources and topics. A terminal would obey an escape
-sequence in them, and characters that turn the direction of writing would show another name.
+Names of tables, messages and reasons come from sources and topics. A terminal would execute an
+escape sequence in them, and characters that change the writing direction would disguise a name.
 
-`similar_names` cuts a list of more than ten names to those that begin or end most like the one
-that was asked for.
+`similar_names` cuts a list of more than ten names to those that begin or end most like the
+requested one.
 """
 
 import re
@@ -21,17 +21,17 @@ T = TypeVar("T")
 
 
 def escape_control_characters(text: str) -> str:
-    r"""*text* with control and direction characters written out, as ``\x1b``; lines are kept."""
+    r"""Return *text* with control and direction characters escaped as ``\x1b``; keeps lines."""
     return _ODD.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def escape_line(text: str) -> str:
-    r"""*text* as one line: a line break in a value must not begin a line of ours; it is ``\n``."""
+    r"""Return *text* as one line: escape line breaks as ``\n``, so no value can fake a line."""
     return escape_control_characters(text).replace("\n", "\\n")
 
 
 def visible_in(answer: T, escape: Callable[[str], str] = escape_control_characters) -> T:
-    """*answer*, any JSON, with each of its texts made visible; keys stay as they are."""
+    """Return *answer*, any JSON, with all its strings escaped; keys stay as they are."""
     found: object = answer
     if isinstance(answer, str):
         found = escape(answer)
@@ -43,33 +43,33 @@ def visible_in(answer: T, escape: Callable[[str], str] = escape_control_characte
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """Write one *line* to stdout, or to stderr; values and names in it cannot begin another."""
+    """Write one *line* to stdout, or to stderr; line breaks in it are escaped."""
     click.echo(escape_line(line), err=err)
 
 
 def say_lines(text: str, *, err: bool = False) -> None:
-    """Write *text* with its line breaks: for texts of our own, such as all faults of a config."""
+    """Write *text* with its line breaks: only for texts of Sluice, such as config errors."""
     click.echo(escape_control_characters(text), err=err)
 
 
-NEAR = 0.65  # of 1, so alike must a name be to be suggested
-MOST = 10  # names in a message: of thousands, those that begin or end most like the one asked for
+NEAR = 0.65  # lowest similarity (0 to 1) of a suggested name
+MOST = 10  # most names in a message
 
 
 def closest_name(asked: str, known: Iterable[str]) -> str:
-    """The name most like *asked*; empty if none is near."""
+    """Return the known name most similar to *asked*; empty if no name is similar enough."""
     return next(iter(get_close_matches(asked, sorted(known), n=1, cutoff=NEAR)), "")
 
 
 def did_you_mean(asked: str, known: Iterable[str]) -> str:
-    """The nearest, if one is near, and all there are; for few."""
+    """Return a hint with the closest name, if any, and all *known* names, which must be few."""
     every = sorted(known)
     close, named = closest_name(asked, every), ", ".join(every) or "none yet"
     return (f"the nearest is {close}; " if close else "") + f"known: {named}"
 
 
 def similar_names(asked: str, names: Sequence[str]) -> str:
-    """Return those of *names* that are like *asked*; all, if they are few."""
+    """Return, as text, the `MOST` of *names* most similar to *asked*, and the number of others."""
 
     def unlike(name: str) -> int:
         return -_shared(asked, name) - _shared(asked[::-1], name[::-1])

@@ -1,7 +1,7 @@
 """Examines the lake and all servers that a config names, and collects findings.
 
 It needs no running service. A part that does not answer is listed as unreachable, with what to
-look at first. A missing answer never counts as healthy.
+check first. A missing answer never counts as healthy.
 """
 
 import re
@@ -49,7 +49,7 @@ from pipeline.transports.transport import Transport
 
 @dataclass(frozen=True, slots=True)
 class ExaminedPart:
-    """``where`` as findings name it; ``then`` is what may be wrong where it does not answer."""
+    """An examined part: ``where`` is its name in findings, ``then`` what to check if it fails."""
 
     where: str
     then: str
@@ -65,7 +65,7 @@ class UnreachablePart:
 
 
 def lake_part() -> ExaminedPart:
-    """Where tables are written."""
+    """Return the lake, where tables are written."""
     return ExaminedPart(
         "lake",
         "is the bucket reached from here, at the endpoint, in the region and with the keys that the"
@@ -74,7 +74,7 @@ def lake_part() -> ExaminedPart:
 
 
 def server_part(source: SourceSettings) -> ExaminedPart:
-    """The database, at the address that is asked."""
+    """Return the database of *source*, at its address."""
     name, address = source.name, f"{source.host}:{source.port}"
     if has_placeholder_address(source):
         there = f"do all paths under `collector` of {name} exist, and can this machine read them"
@@ -92,7 +92,7 @@ def server_part(source: SourceSettings) -> ExaminedPart:
 
 
 def replica_part(source: SourceSettings, address: str) -> ExaminedPart:
-    """The replica at *address*, which answers probes and backfills of the source."""
+    """Return the replica at *address*, which answers probes and backfills of the source."""
     name = source.name
     return ExaminedPart(
         f"source:{name}",
@@ -102,7 +102,7 @@ def replica_part(source: SourceSettings, address: str) -> ExaminedPart:
 
 
 def collector_part(source: SourceSettings) -> ExaminedPart:
-    """What brings the source's changes."""
+    """Return the collector of *source*."""
     name, there = source.name, "does a Connect worker run, and is it reached from here at"
     if source.collector.kind in ("", USUAL):
         return ExaminedPart(f"collector:{name}", f"{there} collector.url of {name}")
@@ -111,7 +111,7 @@ def collector_part(source: SourceSettings) -> ExaminedPart:
 
 
 def schema_registry_part(source: SourceSettings) -> ExaminedPart:
-    """Where the schemas of the source's messages are."""
+    """Return the registry with the schemas of the source's messages."""
     return ExaminedPart(
         f"registry:{source.name}",
         "does the schema registry run, and may this user read it",
@@ -119,7 +119,7 @@ def schema_registry_part(source: SourceSettings) -> ExaminedPart:
 
 
 def copy_part(plan: CopyPlan) -> ExaminedPart:
-    """Where rows of mirrors are sent on to."""
+    """Return the store of a copy."""
     return ExaminedPart(
         f"copy:{plan.name}",
         f"does the store run, is it reached from here at {plan.copy.place}, and does its user get"
@@ -128,7 +128,7 @@ def copy_part(plan: CopyPlan) -> ExaminedPart:
 
 
 def brokers_part(source: SourceSettings) -> ExaminedPart:
-    """Where the source's topics are."""
+    """Return the brokers of the source's topics."""
     if source.transport:
         then = f"are its servers reachable from here: see `transport` of {source.name}"
         return ExaminedPart(f"kafka:{source.name}", then)
@@ -140,9 +140,9 @@ def brokers_part(source: SourceSettings) -> ExaminedPart:
 
 @dataclass(frozen=True, slots=True)
 class CollectedSource:
-    """A source at the address that the service would ask, and what its collector said.
+    """A source at the address that the service would use, and the answers of its collector.
 
-    One that does not answer is taken to send every table.
+    A collector that does not answer is assumed to send every table.
     """
 
     server: SourceSettings
@@ -152,7 +152,7 @@ class CollectedSource:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Where facts come from."""
+    """Functions that open the clients of an examination."""
 
     collector: Callable[[SourceSettings, PipelineSettings], Collector] = open_collector
     source: Callable[[SourceSettings], Source] = open_source
@@ -163,9 +163,9 @@ class Clients:
 
 @dataclass(eq=False)
 class Examination:
-    """Findings so far, and what could not be asked, each with its reason.
+    """Findings so far, and ``unasked``: the parts that did not answer, each with the reason.
 
-    ``worker`` are the settings of Connect's workers, None if unknown.
+    ``worker`` are the settings of the Connect workers; None if unknown.
     """
 
     config: Config
@@ -197,7 +197,7 @@ class Examination:
         return any(finding.severity is REFUSE for finding in self.findings)
 
     def _machine(self) -> None:
-        """Name what Spark cannot start without here."""
+        """Report what Spark needs and this machine does not have."""
         for lack in self.doors.machine():
             what, _, fix = lack.rpartition("; ")
             self.findings.append(Finding(REFUSE, "spark", "this machine", what, fix))
@@ -230,7 +230,7 @@ class Examination:
         return collected
 
     def _configured(self, source: SourceSettings, asked: SourceSettings) -> None:
-        """Name the servers where the collector reads another than the config does, and ask both."""
+        """Report if the collector reads another server than the config names, and try both."""
         if (source.host, source.port) == (asked.host, asked.port):
             return
         part = server_part(source)
@@ -243,7 +243,7 @@ class Examination:
             configured.head()
 
     def _topics(self, source: SourceSettings, history: str) -> tuple[frozenset[str], int | None]:
-        """Rule on the topics; tables they are named for, and the largest record they take."""
+        """Check the topics; return the tables in their names, and the largest record they take."""
         part, found = brokers_part(source), tuple[TopicFacts, ...]()
         prefix = re.escape(source.prefix)
         transport = self.doors.transport(self.config.settings)
@@ -261,7 +261,7 @@ class Examination:
         return named, min((int(size) for size in sizes if size.isdigit()), default=None)
 
     def _order(self, source: SourceSettings, transport: Transport, topics: Sequence[str]) -> None:
-        """Rule on what the order of its changes proves; partitions are counted if that matters."""
+        """Check the ordering of the source; counts partitions if it is ordered by offsets."""
         own = source_orderings([source], {})[source.name]
         count = len(transport.ends(topics)) if own.ordering is Ordering.OFFSET else 0
         self.findings += check_order(own, count, f"source:{source.name}")
@@ -283,12 +283,12 @@ class Examination:
                     largest=min(limits, default=None),
                 )
             )
-            with suppress(SluiceError):  # what it would find is a note
+            with suppress(SluiceError):  # it would only add notes
                 self.findings += self._date_columns(asked, collected)
             self._replica(source, asked)
 
     def _replica(self, source: SourceSettings, primary: Source) -> None:
-        """Compare the replica of ``read_from`` with its *primary*, as probes do."""
+        """Compare the replica in ``read_from`` with its *primary*, as probes do."""
         there = read_replica(source)
         if there is None:
             return
@@ -298,7 +298,7 @@ class Examination:
             self.findings += ReplicaChoice(primary, replica, address, patience).examine()
 
     def _date_columns(self, asked: Source, collected: CollectedSource) -> list[Finding]:
-        """By which column `day_counts` counts the tables of a source for which none is named."""
+        """Return notes on the date columns that `day_counts` chooses for tables of the source."""
         fold = _folding(self.config, collected.server.heartbeat)
         plans = [plan for plan in self.config.plans if plan.name == DAY_COUNTS]
         tables = defaultdict[str, list[str]](list)
@@ -330,7 +330,7 @@ class Examination:
 
 
 def _differences(registration: Registration, where: str) -> tuple[Finding, ...] | None:
-    """Each setting that `sluice connector` would add or change; None if nothing is registered."""
+    """Return each setting that `sluice connector` would change; None if nothing is registered."""
     now = registration.now()
     if now is None:
         return None

@@ -3,7 +3,7 @@
 Each table gets one answer, and the gravest one is the answer to the whole request. One table
 that is not ready closes the gate.
 
-Stage IMAGE is refused for a table without images, and COPY for a table without that copy.
+Stage IMAGE is rejected for a table without images, and COPY for a table without that copy.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,9 +33,9 @@ def validate_stage(
     *,
     verified: bool = False,
 ) -> str:
-    """Why not; empty if it can.
+    """Return why *stage* cannot be answered for *tables*; empty if it can.
 
-    *published* is whether images are made of a table, *copies* the names of those it has.
+    *published* says whether a table has images. *copies* returns the names of its copies.
     """
     if verified and stage is not Stage.MIRROR:
         return (
@@ -55,25 +55,25 @@ def validate_stage(
 
 FRESH = timedelta(seconds=1)
 GateQuestion = tuple[tuple[str, ...], datetime, Stage, str, bool]
-"""Tables, cut, stage, name of a copy or nothing, and whether rows must be verified."""
+"""Tables, cut, stage, name of a copy or empty, and whether rows must be verified."""
 CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
-OPEN = (ReadinessState.NOT_READY, ReadinessState.UNKNOWN)  # what a merge may answer
+OPEN = (ReadinessState.NOT_READY, ReadinessState.UNKNOWN)  # states that a merge may change
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answers in the order asked; empty while no table is known yet."""
+    """The answers in the order of the request; empty while no table is known yet."""
 
     answers: tuple[Readiness, ...]
 
     @property
     def state(self) -> ReadinessState:
-        """The gravest of them; UNKNOWN without tables."""
+        """The gravest state of all answers; UNKNOWN without tables."""
         states = [answer.state for answer in self.answers]
         return min(states, key=GRAVITY.index, default=ReadinessState.UNKNOWN)
 
     def status(self, *, patient: bool = False) -> int:
-        """HTTP: 200 ready, 404 not yet or unknown, 409 blocked or revoked (404 if *patient*)."""
+        """Return 200 ready, 404 not yet or unknown, 409 blocked or revoked (404 if *patient*)."""
         if self.state is ReadinessState.READY:
             return 200
         return 409 if self.state in CLOSED and not patient else 404
@@ -81,7 +81,7 @@ class Decision:
 
 @dataclass(eq=False)
 class Gate:
-    """Answers questions of any number of jobs at once; what they wait for is merged soon."""
+    """Answers any number of clients at once; tables that they wait for are merged early."""
 
     watcher: Watcher
     roster: TableRegistry
@@ -101,12 +101,12 @@ class Gate:
         copy: str = "",
         verified: bool = False,
     ) -> Decision:
-        """Answer now, for all *tables*; if *verified*, READY needs that changed rows were compared.
+        """Answer now for all *tables*; if *verified*, READY requires that rows were compared.
 
         Raises:
-            UnknownNameError: one of them is not known; the message lists those that are.
-            ConfigError: none of its images are made, or it is not copied there, and that is asked
-                for.
+            UnknownNameError: a table is not known; the message lists similar known ones.
+            ConfigError: a table does not have the requested stage, because it has no images or no
+                such copy.
         """
         why = validate_stage(tables, stage, copy, self.published, self.copies, verified=verified)
         look = self.watcher.look(FRESH, tables)
@@ -135,10 +135,10 @@ class Gate:
         return Decision(tuple(answers))
 
     def hopeful(self, questions: Sequence[GateQuestion]) -> list[GateQuestion]:
-        """Return those of *questions* whose tables have landed up to the cut, as far as is known.
+        """Return those of *questions* whose tables may have landed up to the cut.
 
-        No other question can get READY, unless clocks decide alone: then all are returned.
-        Nothing is ruled, so no decision is delayed; no mirror is looked at.
+        No other question can be READY, unless the sum rule decides alone: then all are returned.
+        It takes no lock, so it delays no decision, and it reads no mirror.
         """
         if self.assessor.policy.rule is Rule.SUM:
             return list(questions)
@@ -152,7 +152,7 @@ class Gate:
         return all(proof.holds is not False for proof in proofs)
 
     def cut(self, text: str | None, name: str = "cut") -> datetime:
-        """The instant that *text*, parameter *name*, means; the end of yesterday if it is None.
+        """Parse *text*, the parameter *name*, as an instant; None means the end of yesterday.
 
         Raises:
             ConfigError: it is neither a date nor an instant.

@@ -1,9 +1,9 @@
-"""Builds what drives the Spark process: its supervisor, its requests, and its backfills.
+"""Builds the parts that drive the Spark process: its supervisor, its requests, and its backfills.
 
-With `rebootstrap.how: auto`, a new base is requested for a table that only a base can heal: one
+With `rebootstrap.how: auto`, a new base is requested for a table that only a base can repair: one
 with a gap, without a base, or with a statement that holds it until it has one. A quarantined
 change is left to operators, because its writer would write the next one the same way. A problem
-that no base can heal is left to them too, such as collector lists that leave a table out.
+that no base can end is left to them too, such as a collector whose lists exclude a table.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,16 +33,16 @@ from pipeline.model import Origin, Stage
 HEALED = frozenset({"gap", "no_base", "schema", "created", "emptied", "statement", "renamed"})
 """Reason codes that a new base ends."""
 ELSEWHERE = ("lists:", "hidden:", "again:")
-"""Gaps of tables that the collector does not send, or reads again automatically."""
+"""Prefixes of gap ids for tables that the collector does not send, or reads again itself."""
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class AutoBootstrap:
-    """Asks for bases as people do, and by the same way.
+    """Requests new bases automatically, in the same way as a person would.
 
-    A table is looked at for as long as its rule says first: what heals automatically needs no base.
-    That time is forgotten at a restart, what was tried is not.
+    A table must need a base for the time `after` of its rule, because some problems end
+    automatically. A restart of the service restarts that time, but earlier requests are known.
     """
 
     rules: tuple[RebootstrapRule, ...]
@@ -52,7 +52,7 @@ class AutoBootstrap:
     _since: dict[str, datetime] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Ask for what is due."""
+        """Request the bases that are due."""
         if not any(rule.how == "auto" for rule in self.rules):
             return
         board, now = self.board(), self.clock()
@@ -85,7 +85,7 @@ class AutoBootstrap:
                 yield name, (rule, f"{reasons[0].code}: {reasons[0].text}")
 
     def _tried(self) -> Mapping[str, datetime]:
-        """Table -> when the service asked for a base of it last, as far as it is remembered."""
+        """Return, by table, when the last base of the service ended, else when it was requested."""
         bases = filter(_is_own_base, self.backfills.list(limit=1000))
         return {one.table: one.ended or one.at for one in reversed([*bases])}
 
@@ -111,7 +111,7 @@ def _is_healed(reason: Reason) -> bool:
 
 @dataclass(eq=False)
 class LaneDriver:
-    """The Spark process of one lane; ``command`` starts it."""
+    """Drives the Spark process of one lane, which ``command`` starts."""
 
     config: Config
     store: ServiceStore
@@ -122,7 +122,7 @@ class LaneDriver:
     clock: Callable[[], datetime]
 
     def __post_init__(self) -> None:
-        """Build the parts; the process is not started."""
+        """Build the parts without starting the process."""
         config, store, clock = self.config, self.store, self.clock
         seen = SeenHazards(store.memory, config.settings.lane, clock)
         standing = self.observers.standstills.holds
@@ -141,11 +141,11 @@ class LaneDriver:
         self.repairs = AutoRepair(config.repair, store.backfills, clock)
 
     def paused(self) -> frozenset[str]:
-        """Tables whose merges are paused."""
+        """Return the tables whose merges are paused."""
         return frozenset(self.store.pauses.standing(self.clock()))
 
     def run_backfills(self) -> None:
-        """Read on what is backfilled, after checks have said what is still to be repaired."""
+        """Request automatic bases and repairs that are due, then continue all backfills."""
         self.rechecks.look()
         self.rebootstraps.look()
         self.repairs.look(self.current.board)

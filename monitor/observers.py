@@ -1,4 +1,4 @@
-"""Builds what observes the pipeline: clients of the sources, samplers, judges and recorders.
+"""Builds the observers of the pipeline: clients of the sources, samplers, assessor and recorder.
 
 It starts nothing. `monitor/app.py` adds the Spark process, the jobs and the API.
 """
@@ -36,7 +36,7 @@ LOOK_AGE = timedelta(seconds=2)
 
 @dataclass(eq=False)
 class Observers:
-    """Observers of one lane; ``copies`` asks each copy how far it is."""
+    """Observers of one lane; ``copies`` returns the positions of each copy."""
 
     config: Config
     store: ServiceStore
@@ -45,7 +45,7 @@ class Observers:
     copies: Mapping[str, AskCopy]
 
     def __post_init__(self) -> None:
-        """Build the parts in the order in which they need each other."""
+        """Build the parts in the order of their dependencies."""
         config, store, clock = self.config, self.store, self.clock
         skew = config.readiness.clock_skew
         self.clocks = Clocks(skew, store.memory, store.certificates, store.waivers.waived)
@@ -76,9 +76,9 @@ class Observers:
         self.assessor = self._assessor()
 
     def world(self, names: tuple[str, ...], worker: int) -> World:
-        """The world of a *worker* of probes, for one table of the sources *names*.
+        """Return the world of a probe *worker*, for one table of the sources *names*.
 
-        It is as it is once the budgets of the sources are not in debt.
+        First waits until the budgets of the sources have no debt.
         """
         self.servers.admit(names)
         look = self.watcher.look(LOOK_AGE, ())  # probes open mirrors themselves
@@ -101,7 +101,7 @@ class Observers:
         )
 
     def give_up_removed_tables(self) -> None:
-        """Let the ledger wait for no merge of a table that is not configured any more."""
+        """Make the ledger stop waiting for merges of tables that are no longer configured."""
         checkpoint = self.watcher.look(LOOK_AGE, ()).checkpoint
         if isinstance(checkpoint, Missing):
             return

@@ -1,8 +1,8 @@
 """Proposes a config to edit from the tables in a server's catalogue.
 
-Only the catalogue is read, never a row. Row counts are the estimates of the server.
+It reads only the catalogue, never a row. Row counts are estimates of the server.
 
-Tables are shards of one table if their names differ in numbers alone and their columns and keys
+Tables are shards of one table if their names differ only in numbers and their columns and keys
 are equal. The proposed digit pattern matches exactly these tables of the server.
 
 The text explains each rule in a comment. Comments that concern no rule come last. Settings that
@@ -25,13 +25,13 @@ from pipeline.settings import CollectorSettings, Router, SourceSettings, TableRu
 
 LATE = re.compile(r"(?:^|_)(?:log|logs|history|archive|audit|backup|bak|old|tmp|temp)(?:_|\d|$)")
 USUAL = TableRule(shards=".*")
-LOW = 2  # the tier proposed for what seldom anybody waits for
+LOW = 2  # the tier proposed for logs, archives and backups
 _NUMBER = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
-    """A physical table of a server: columns as texts, in their order; rows are estimated."""
+    """A physical table of a server; ``columns`` are texts, in order; ``rows`` is an estimate."""
 
     name: str
     columns: tuple[str, ...]
@@ -41,23 +41,23 @@ class SeenTable:
 
 @dataclass(frozen=True, slots=True)
 class ProposedRule:
-    """A rule, and the tables that it is for."""
+    """A rule, and the tables that it matches."""
 
     rule: TableRule
     of: tuple[SeenTable, ...]
 
     @property
     def rows(self) -> int:
-        """As far as they are known."""
+        """Number of rows of all tables, as far as they are known."""
         return sum(one.rows or 0 for one in self.of)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Rules in the order they should stand; the largest first.
+    """The proposed rules, in the order of the config: most rows first.
 
-    ``alone`` are tables under their own names, by no rule.  ``unlike``: template of a name -> why
-    the tables of such names were not taken for shards of one.
+    ``alone`` are tables without a rule, under their own names.  ``unlike``: template of a name ->
+    why tables with such names are not shards of one table.
     """
 
     rules: tuple[ProposedRule, ...]
@@ -66,13 +66,13 @@ class Proposal:
 
     @property
     def keyless(self) -> tuple[str, ...]:
-        """Tables that declare no key: their mirrors are held until ``key:`` names one."""
+        """Tables without a key: their mirrors are held until ``key:`` names one."""
         every = (*self.alone, *(one for rule in self.rules for one in rule.of))
         return tuple(sorted(one.name for one in every if not one.key))
 
 
 def propose_rules(seen: Iterable[SeenTable]) -> Proposal:
-    """Group tables by their names without numbers; each stands in one rule, or alone."""
+    """Group tables by their names without numbers; each is in one rule, or in ``alone``."""
     tables = sorted(seen, key=lambda one: one.name)
     groups: dict[tuple[str, ...], list[SeenTable]] = defaultdict(list)
     for one in tables:
@@ -96,7 +96,7 @@ def propose_rules(seen: Iterable[SeenTable]) -> Proposal:
 
 
 def _no_shards(group: Sequence[SeenTable]) -> str:
-    """Why tables of alike names are not shards of one; empty if nothing speaks against it."""
+    """Why tables with similar names are not shards of one table; empty if they may be."""
     first = group[0]
     for one in group[1:]:
         if one.columns != first.columns:
@@ -107,14 +107,14 @@ def _no_shards(group: Sequence[SeenTable]) -> str:
 
 
 def _rule(group: Sequence[SeenTable], taken: set[str]) -> TableRule:
-    """Return one rule for *group* under an unused name; numbers that are all alike stay in it."""
+    """Return one rule for *group* under an unused name; equal numbers stay in the name."""
     split = [_NUMBER.split(one.name) for one in group]
     shards, name = "", ""
     for at, parts in enumerate(zip(*split, strict=True)):
         varies = len(set(parts)) > 1
         shards += r"\d+" if varies else re.escape(parts[0])
         name += "" if varies else parts[0]
-        if varies and at + 1 < len(split[0]):  # what parted the number from the rest goes, too
+        if varies and at + 1 < len(split[0]):  # also remove the separator before the number
             name = name.rstrip("_-")
     database, _, relation = name.partition(".")
     relation = relation.strip("_-") or "shards"
@@ -134,7 +134,7 @@ def _tier(table: str) -> int:
 
 
 def _propose_rest(alone: Sequence[SeenTable]) -> tuple[list[ProposedRule], list[SeenTable]]:
-    """Rules for those that wait behind the others, and the rest."""
+    """Return rules for the tables of a lower tier, and the other tables."""
     rules, rest = [], []
     for one in alone:
         tier = _tier(one.name)
@@ -153,7 +153,7 @@ def survey_tables(settings: SourceSettings, progress: Progress) -> tuple[SeenTab
 
     Raises:
         UnreachableError: the server does not answer.
-        ConfigError: there is no such kind of source, or its user may not log in.
+        ConfigError: the kind of source is unknown, or its user may not log in.
     """
     with closing(open_source(settings)) as source:
         shards = [one for one in source.shards(".*") if one.name != settings.heartbeat]
@@ -175,9 +175,9 @@ _NOTE = (
     "# `unique_across_shards: true`; else the shard is a part of it.",
 )
 ADDRESS = "KIND://USER@HOST:PORT[/DATABASE][?tls=false]"
-TLS = {"": None, "tls=true": True, "tls=false": False}  # by an address's query
-ALIASES = {"postgresql": "postgres"}  # schemes that others write, and the kind that they mean
-NAMED = 20  # tables named in one comment
+TLS = {"": None, "tls=true": True, "tls=false": False}  # by the query of an address
+ALIASES = {"postgresql": "postgres"}  # common scheme -> kind of source
+NAMED = 20  # most tables named in one comment
 _TABLES = "# tables:\n"
 _SOURCE = """\
   - name: shop
@@ -195,7 +195,7 @@ _SOURCE = """\
 
 @dataclass(frozen=True, slots=True)
 class AddressedSource:
-    """A server as the command line names it, and where its user's password stands."""
+    """A server from the command line, and the environment variable with its password."""
 
     settings: SourceSettings
     password_env: str
@@ -204,13 +204,13 @@ class AddressedSource:
 def parse_address(
     address: str, name: str, password_env: str | None, environment: Mapping[str, str]
 ) -> AddressedSource:
-    """Read ``kind://user@host:port/database``; the *environment* holds the password.
+    """Parse ``kind://user@host:port/database``; the *environment* has the password.
 
-    A kind whose source is one database needs its name; other kinds refuse one, see
+    A kind whose source is one database requires its name; other kinds reject one, see
     :func:`require_database`.
 
-    ``?tls=false`` behind it reads a server that speaks no TLS, or shows a certificate that the
-    system does not trust.
+    Append ``?tls=false`` for a server without TLS, or with a certificate that the system does not
+    trust.
 
     Raises:
         ConfigError: *address* is not an address, or the password is not in the environment.
@@ -240,10 +240,10 @@ def parse_address(
 
 
 def require_database(settings: SourceSettings, options: Collection[str]) -> None:
-    """Check that the address names a database where, and only where, the kind has that option.
+    """Check that the address names a database if, and only if, the kind has that option.
 
     Raises:
-        ConfigError: the database is missing, or named for a kind that takes none.
+        ConfigError: the database is missing, or given for a kind that does not take one.
     """
     kind, named = settings.kind, "database" in settings.options
     if "database" in options and not named:
@@ -280,7 +280,7 @@ def _split(address: str) -> SplitResult:
 
 
 def fill_template(template: str, source: AddressedSource, proposal: Proposal) -> str:
-    """*template* with the server in the place of its example, and *proposal* as its tables."""
+    """Return *template* with the server instead of its example, and *proposal* as its tables."""
     before, _, after = template.partition(_TABLES)
     _, _, rest = after.partition("\n\n")
     before = before.replace(_SOURCE, _source(source))
@@ -354,12 +354,12 @@ def _comment(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    """On one line: a name may hold the end of one, and would end the comment."""
+    """Replace unprintable characters: a line break in a name would end the comment."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _scalar(text: str) -> str:
-    """Plain, if YAML reads it back as the same text."""
+    """Return *text* unquoted if YAML parses it as the same text, else quoted."""
     try:
         plain = yaml.safe_load(f"{{a: {text}}}") == {"a": text} and text.isprintable()
     except yaml.YAMLError:

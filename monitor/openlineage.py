@@ -1,13 +1,13 @@
-"""Sends OpenLineage events of merges in order, from a job of its own.
+"""Sends OpenLineage events of merges in order, in a separate job.
 
-A merge only notes that it ran, and waits for nothing. Unsent events are retried in order by the
-next run of the job. At most `MOST` merges wait. Beyond that the oldest are dropped, and the
-drop is logged. A receiver may get an event twice.
+A merge is only queued, and waits for nothing. The next run of the job retries unsent events in
+order. At most `MOST` merges are queued. Beyond that the oldest are dropped, and the drop is logged.
+A receiver may get an event twice.
 
 Each merge yields two events: START, and COMPLETE with the lineage. They follow OpenLineage
 2-0-2 with the facets columnLineage 1-2-0, schema 1-2-0, outputStatistics 1-0-2 and version
 1-0-1. A run is one merge of one mirror, or the making of one image. The inputs are the shards,
-as tables of their servers, and the output is the mirror. An event holds no row values.
+as tables of their servers, and the output is the mirror. An event has no row values.
 """
 
 import json
@@ -44,20 +44,20 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DatasetPlace:
-    """A table's name in its namespace; a namespace is a server, or what holds files."""
+    """A table's name in its namespace, which is a server or a file store."""
 
     namespace: str
     name: str
 
     @property
     def identifier(self) -> dict[str, str]:
-        """As a dataset is named."""
+        """The identifier of the dataset in events."""
         return {"namespace": self.namespace, "name": self.name}
 
 
 @dataclass(frozen=True, slots=True)
 class MergeLineage:
-    """Where the rows of a merge come from and go to, column by column; ``sources`` are by shard."""
+    """The datasets that a merge reads (``sources``, by shard) and writes, and the column links."""
 
     sources: Mapping[Shard, DatasetPlace]
     mirror: DatasetPlace
@@ -65,7 +65,7 @@ class MergeLineage:
 
 
 def lake_place(address: str) -> DatasetPlace:
-    """The dataset of a folder, or of an address such as ``s3a://bucket/path``."""
+    """Return the dataset of a folder, or of an address such as ``s3a://bucket/path``."""
     there = urlsplit(address)
     if not there.scheme:
         return DatasetPlace("file", address)
@@ -74,7 +74,7 @@ def lake_place(address: str) -> DatasetPlace:
 
 
 def merge_events(merge: MergeReport, known: MergeLineage, namespace: str) -> tuple[Event, Event]:
-    """Return the START and COMPLETE events of *merge*; its job is one of *namespace*."""
+    """Return the START and COMPLETE events of *merge*; *namespace* is that of its job."""
     word = "merge" if merge.image is None else "image"
     identity = f"{namespace}/{known.mirror.name}/{word}/{merge.batch}/{merge.version}"
     began = {
@@ -98,7 +98,7 @@ def merge_events(merge: MergeReport, known: MergeLineage, namespace: str) -> tup
 
 
 def _run(identity: str) -> str:
-    """One id for one merge, however often it is sent: a UUID of version 8, as RFC 9562 has it."""
+    """Return a run id that is always the same for one merge: a version 8 UUID (RFC 9562)."""
     digest = blake2b(identity.encode(), digest_size=16).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:]}"
 
@@ -154,17 +154,18 @@ def _instant(at: datetime) -> str:
     return at.isoformat()
 
 
-MOST = 10_000  # merges that wait
-SOME = 200  # merges that one run of the job sends at most
-LONGEST = 60.0  # seconds after which it begins no other: a slow receiver makes no job overdue
+MOST = 10_000  # most queued merges
+SOME = 200  # most merges that one run of the job sends
+LONGEST = 60.0  # seconds after which a run sends no further merge, so that it is not overdue
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class LineageEvents:
-    """Merges are queued here until they are sent; ``links`` maps columns, ``mirror`` its place.
+    """Queues merges until they are sent.
 
-    ``sources`` are by name the server and the beginning of its tables' names.
+    ``links`` returns the column links of tables, and ``mirror`` the place of a table's mirror.
+    ``sources`` has, by source name, the server and the prefix of its table names.
     """
 
     settings: OpenLineageSettings
@@ -173,11 +174,11 @@ class LineageEvents:
     sources: Mapping[str, DatasetPlace]
     _waiting: deque[MergeReport] = field(default_factory=deque)
     _lost: int = 0
-    _written: frozenset[str] = frozenset()  # lines of the merge that is sent: each stands once
+    _written: frozenset[str] = frozenset()  # lines of the current merge that are in the file
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, merges: Iterable[MergeReport]) -> None:
-        """Remember those that changed a mirror, or made an image; never blocks."""
+        """Queue the merges that changed a mirror or made an image; does not wait."""
         relevant = [one for one in merges if one.hold is None and (one.account.read or one.image)]
         with self._lock:
             self._waiting.extend(relevant)
@@ -186,7 +187,7 @@ class LineageEvents:
                 self._lost += 1
 
     def tell(self) -> int:
-        """Send what waits, at most `SOME` merges; how many were sent."""
+        """Send queued merges, at most `SOME`; return how many were sent."""
         sent, until = 0, time.monotonic() + LONGEST
         try:
             for merge, known in self._next():
@@ -203,7 +204,7 @@ class LineageEvents:
         return sent
 
     def _next(self) -> Iterator[tuple[MergeReport, Sequence[ColumnLink]]]:
-        """Merges that wait, each with its table's columns: one look at the lake for all of them."""
+        """Yield queued merges, each with the links of its table; reads the lake once for all."""
         with self._lock:
             merges = [*islice(self._waiting, SOME)]
         known = self.links({merge.table for merge in merges}) if merges else {}
@@ -252,7 +253,7 @@ class LineageEvents:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """Write *line* at the end of the file, or nothing of it: on a full disk a part would stay.
+    """Append *line* to the file completely or not at all, also on a full disk.
 
     Raises:
         OSError: why it cannot be written.
@@ -269,7 +270,7 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def server_place(settings: SourceSettings, kind: str) -> DatasetPlace:
-    """A source's namespace, and what stands before ``schema.table`` where it names a database."""
+    """Return a source's namespace, and ``database.`` as prefix of its table names, if any."""
     database = settings.options.get("database")
     before = f"{database}." if database else ""
     return DatasetPlace(f"{kind}://{settings.host}:{settings.port}", before)

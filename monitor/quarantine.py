@@ -1,8 +1,8 @@
 """Reads quarantined messages, and tests whether a correction can be decoded.
 
-The quarantine is the rows of the change log that no format could decode, each with its bytes.
-The landing checkpoint says which of them are open. Key, headers and timestamp come from the
-topic, as long as it still has the message.
+The quarantine consists of the messages that could not be decoded, stored in the change log with
+their bytes. The landing checkpoint says which of them are open. Key, headers and timestamp come
+from the topic, as long as it still has the message.
 """
 
 import base64
@@ -32,14 +32,14 @@ UNKNOWN = "nothing that could not be read is named {name!r}; `sluice quarantine 
 
 @dataclass(frozen=True, slots=True)
 class SourceFormat:
-    """How one source's messages are read."""
+    """The format of one source's messages."""
 
     format: Format
     registry: SchemaRegistry | None
     text: MessageText = field(default_factory=PlainText)
 
     def schemas(self, number: int | None) -> Schemas:
-        """Return the schema of *number*, if any; NoSchemasError if the registry has none."""
+        """Return schema *number*, if any; NoSchemasError if the registry does not have it."""
         if self.registry is None or number is None:
             return {}
         return self.registry.schemas(frozenset({number}))
@@ -47,9 +47,10 @@ class SourceFormat:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedMessage:
-    """One of them, whole: ``record`` is what its topic has of it, None where it has it no more.
+    """One quarantined message.
 
-    ``text`` is what a person reads of it, empty where that cannot be read: ``unread`` says why.
+    ``record`` is the message in its topic; None if the topic no longer has it. ``text`` is its
+    readable form; empty if it cannot be rendered, and ``unread`` says why.
     """
 
     row: ErrorRow
@@ -60,7 +61,7 @@ class QuarantinedMessage:
     unread: str = ""
 
     def objects(self) -> Iterator[Mapping[str, Any]]:
-        """All JSON objects in its text and in its key, as far as these are JSON."""
+        """Yield all JSON objects in its text and in its key, as far as these are JSON."""
         key = None if self.record is None else self.record.key
         sent = "" if key is None else base64.b64decode(key).decode("utf-8", "replace")
         for text in (self.text, sent):
@@ -72,25 +73,28 @@ class QuarantinedMessage:
 
 @dataclass(eq=False)
 class ErrorTable:
-    """Reads the change log, the topics and the registries; ``formats`` are by source."""
+    """Reads quarantined messages from change log, topics and registries.
+
+    ``formats`` are by source.
+    """
 
     lake: Lake
     formats: Mapping[str, SourceFormat]
     transport: Callable[[], Transport]
 
     def rows(self, table: str | None, most: int) -> tuple[ErrorRow, ...]:
-        """The newest of them, of one table or topic or of all."""
+        """Return the *most* newest rows, of one table or topic, or of all."""
         return self.lake.changes().errors(table, most)
 
     def open(self, rows: Iterable[ErrorRow]) -> Mapping[str, bool]:
-        """Whether each is open, by name; one may be open if only the count is known."""
+        """Return, by name, whether each row is open; true if only a count is known."""
         known = self._checkpoint().quarantine
         named = {name for one in known.values() for name in one.ids}
         some = {subject for subject, one in known.items() if one.count > len(one.ids)}
         return {row.change: row.change in named or row.subject in some for row in rows}
 
     def count(self) -> Mapping[str, int]:
-        """How many are open: by table, or by ``topic:NAME`` where the table is unknown."""
+        """Return how many are open, by table, or by ``topic:NAME`` if the table is unknown."""
         counts: dict[str, int] = {}
         for subject, one in self._checkpoint().quarantine.items():
             name = one.table or subject
@@ -102,7 +106,7 @@ class ErrorTable:
 
         Raises:
             UnknownNameError: no message has that name.
-            ConfigError: it is open, but could be read.
+            ConfigError: it is open, but was decoded.
         """
         found = self.lake.changes().error(name) if parse_change_name(name) is not None else None
         if found is None:
@@ -122,10 +126,10 @@ class ErrorTable:
     def corrected(
         self, one: QuarantinedMessage, value: bytes, key: bytes | None, id_: str
     ) -> Resubmission:
-        """*value* in place of *one*, under its old *key* unless another is given.
+        """Return a resubmission of *value* instead of *one*, under its old key unless *key* is set.
 
         Raises:
-            ConfigError: it is not open by name, or cannot be read either.
+            ConfigError: *one* is not open by name, or *value* cannot be decoded either.
         """
         name, known = one.row.change, self._checkpoint().quarantine.values()
         if not any(name in each.ids for each in known):
@@ -139,10 +143,10 @@ class ErrorTable:
         return made
 
     def written(self, one: QuarantinedMessage, text: str, schema: int | None) -> bytes:
-        """*text* as a message of the same source, in *schema*, or in that of *one*.
+        """Encode *text* as a message of the same source, in *schema*, or in that of *one*.
 
         Raises:
-            ConfigError: it does not fit.
+            ConfigError: *text* does not fit the schema.
         """
         its, number = self._format(one.row.source), one.schema if schema is None else schema
         try:
@@ -173,7 +177,7 @@ class ErrorTable:
         return found
 
     def _record(self, row: ErrorRow, value: bytes) -> Resubmission | None:
-        """The record as its topic has it; None where it is not there, or another one is."""
+        """Return the record from its topic; None if it is missing or was replaced."""
         place = parse_change_name(row.change)
         if place is None:
             return None

@@ -1,7 +1,7 @@
 """Parses the rows that an operator or a failed check names.
 
 A key is the JSON array of its values as texts, as `sluice` prints it, with or without source
-and shard in front. For a key of one column the bare value suffices. `parse_row_key` also reads
+and shard in front. For a key of one column, the bare value is enough. `parse_row_key` also accepts
 `a=1,b=x` and JSON objects, and bytes as `0x` and hexadecimal digits. A check names ids by shard
 (`shop/shop.orders:17-29`) or keys by their messages (`topic:0:42 ["shop","shop.orders","7"]`).
 Both ends of a range are inclusive.
@@ -28,8 +28,8 @@ from pipeline.schema.model import Column
 from pipeline.sources.condition import Condition, list_values, require_known
 
 NAMING = ("range_counts", "values", "max_id", "offset_keys")
-"""Checks that name the rows which they found wrong."""
-FEW = 50  # ids that are read as ranges, in which a key of any integer type is told
+"""Checks that name the wrong rows."""
+FEW = 50  # most ids that are read as ranges, which work for every integer type
 _SPAN = re.compile(r"(?P<shard>.+):(?P<first>-?\d+)(?:-(?P<last>-?\d+))?")
 _RANGE = re.compile(r"\s*(?P<first>-?\d+)\s*\.\.\s*(?P<last>-?\d+)\s*")
 LONGEST_ID = 20  # characters of a 64-bit integer, with or without a sign
@@ -47,12 +47,13 @@ def select_rows(
     most: int,
     columns: Sequence[Column] = (),
 ) -> RowSelection:
-    """Rows by *keys* and *ranges* (``17..29``, both in), as a person writes them.
+    """Parse *keys* and *ranges* (``17..29``, both ends included) from the command line.
 
-    *columns* are the table's, as far as they are known: no value of another type is taken.
+    *columns* are the table's, as far as they are known. They are used to reject values of another
+    type.
 
     Raises:
-        ConfigError: a key is not of this table; nothing is named; there are too many.
+        ConfigError: a key is not a key of this table, no row is named, or too many are.
     """
     if ranges and table.key and table.no_ranges:
         raise ConfigError(
@@ -76,12 +77,13 @@ def select_rows(
 def select_failed_rows(
     table: Table, fails: Iterable[Verdict], most: int, columns: Sequence[Column] = ()
 ) -> RowSelection:
-    """The rows that *fails* name; they may be some of those that are wrong.
+    """Return the rows that *fails* name, which may not be all wrong rows.
 
-    *columns* are the source's, as far as they are known: `values` writes keys for people.
+    *columns* are the source's, as far as they are known. They convert keys of the check `values`
+    from their readable form.
 
     Raises:
-        ConfigError: they name none.
+        ConfigError: *fails* name no rows.
     """
     keys, ranges = list[SelectedKey](), list[SelectedRange]()
     for fail in fails:
@@ -99,13 +101,13 @@ def select_failed_rows(
 
 
 def parse_row_key(table: Table, text: str, columns: Sequence[Column] = ()) -> SelectedKey:
-    """The one key that *text* is: a value, ``a=1,b=x``, a JSON array or a JSON object.
+    """Parse one key: a value, ``a=1,b=x``, a JSON array or a JSON object.
 
     *columns* are the source's, as far as they are known. Bytes may be written as ``0x00ff``, and
-    16 of them as a UUID.
+    16 bytes as a UUID.
 
     Raises:
-        ConfigError: it is no key of the table.
+        ConfigError: *text* is not a key of the table.
     """
     if not table.key:
         raise ConfigError(f"table {table.name} has no key; name one under `key:` of its rule")
@@ -119,7 +121,7 @@ def parse_row_key(table: Table, text: str, columns: Sequence[Column] = ()) -> Se
 
 
 def _as_array(table: Table, text: str) -> str:
-    """Write *text* as a JSON array if it names the columns of the key; else return it as it is."""
+    """Return *text* as a JSON array if it names the key's columns, else unchanged."""
     if text.startswith("{"):
         try:
             named = json.loads(text)
@@ -140,7 +142,7 @@ def _as_array(table: Table, text: str) -> str:
 
 
 def _spelled(column: Column | None, text: str) -> str:
-    """*text* as the change log writes it, where a person writes it otherwise."""
+    """Convert *text* from the form that people write to that of the change log."""
     if column is None:
         return text
     if str(column) == "UUID":
@@ -155,7 +157,7 @@ def _spelled(column: Column | None, text: str) -> str:
 
 
 def _compared_key(table: Table, text: str, columns: Sequence[Column]) -> SelectedKey:
-    """The key that `values` names for people, as the change log has it."""
+    """Convert a key from the readable form of `values` to that of the change log."""
     known, found = {column.name: column for column in columns}, _key(table, text)
     values = [
         _wire_text(known.get(name), value)
@@ -165,7 +167,7 @@ def _compared_key(table: Table, text: str, columns: Sequence[Column]) -> Selecte
 
 
 def _wire_text(column: Column | None, text: str) -> str:
-    """How the change log writes the value that is *text* for people; *text* if none is known."""
+    """Convert a value from its readable form to that of the change log; *text* if not known."""
     if column is None:
         return text
     for wire in _possible_wire_texts(text):
@@ -177,7 +179,7 @@ def _wire_text(column: Column | None, text: str) -> str:
 
 
 def _possible_wire_texts(text: str) -> Iterator[str]:
-    """Bytes are base64, dates are days, and times are ms, us or ISO 8601."""
+    """Yield possible forms: bytes as base64, dates as days, times as ms, us or ISO 8601."""
     yield text
     if _DIGITS.fullmatch(text):
         yield base64.b64encode(bytes.fromhex(text)).decode()
@@ -218,7 +220,7 @@ def _require_values(table: Table, key: SelectedKey, columns: Sequence[Column]) -
     """Reject a *key* with a value that is not of its column's type.
 
     Raises:
-        ConfigError: names the value, the column and its type.
+        ConfigError: a value does not fit; names the value, the column and its type.
     """
     known = {column.name: column for column in columns}
     for name, text in zip(table.key, json.loads(key.values), strict=True):
@@ -232,10 +234,10 @@ def _require_values(table: Table, key: SelectedKey, columns: Sequence[Column]) -
 
 
 def require_condition(table: Table, condition: Condition, columns: Sequence[Column]) -> None:
-    """Refuse a *condition* on an unknown column, or on a value that its column cannot have.
+    """Reject a *condition* on an unknown column, or on a value that its column cannot have.
 
     Raises:
-        ConfigError: names the column and its type, or the columns that there are.
+        ConfigError: names the column and its type, or the known columns.
     """
     known = {column.name: column for column in columns}
     if not known:
@@ -290,13 +292,13 @@ def _span(text: str, fail: Verdict) -> SelectedRange:
     if found is None:
         raise ConfigError(f"{fail.check} of {fail.table} names {text!r}, which is no range of ids")
     first, last = int(found["first"]), int(found["last"] or found["first"])
-    if fail.check == "max_id":  # it names the highest id alone, and how many it is away
+    if fail.check == "max_id":  # it names only the highest id, and the size of the gap
         first -= max(abs(int(fail.value or 0)) - 1, 0)
     return SelectedRange(first, last, found["shard"])
 
 
 def _merged(ranges: Iterable[SelectedRange]) -> tuple[SelectedRange, ...]:
-    """Of each shard in order, and joined where they touch."""
+    """Return *ranges* by shard, ascending, with touching ranges joined."""
     found = list[SelectedRange]()
     for one in sorted(ranges, key=lambda r: (r.shard, r.first, r.last)):
         last = found[-1] if found else None

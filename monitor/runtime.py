@@ -1,19 +1,19 @@
 """Configures logs, memory arenas and thread scheduling of the service process.
 
 Logs are JSON for machines and coloured text for a terminal. Every line of a monitoring round
-carries its run id. Libraries that log through the standard library use the same output.
+has its run id. Libraries that log through the standard library use the same output.
 
-By default glibc uses up to eight memory arenas per core, and each keeps what its threads have
-freed. Measured with 1,000 mirrors whose logs a dozen threads read: 1.3 GB and growing, and 0.8
+By default glibc uses up to eight memory arenas per core, and each keeps the memory that its threads
+have freed. Measured with 1,000 mirrors whose logs a dozen threads read: 1.3 GB and growing, and 0.8
 GB with two arenas.
 
 `prefer_answers` makes threads switch often, so that requests are answered while others compute.
 It also makes garbage collection of old objects rare, so a rare job must call `collect_garbage`.
 
 `RequestPriority` gives requests priority over a monitoring round. Python runs one thread at a
-time, so without priority a request would wait again and again while a round computes. Long
-computations yield between two items. In sum they wait no longer than they work, so a round takes
-at most twice as long, however many requests come.
+time, so without priority a request would wait repeatedly while a round computes. Long computations
+yield between two items. In total they wait no longer than they work, so a round takes at most twice
+as long, however many requests arrive.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ CHATTY = ("apscheduler", "kafka", "httpx", "httpcore", "uvicorn.access", "py4j",
 
 
 def configure_logging(*, json: bool, level: str = "INFO", stream: TextIO = sys.stderr) -> None:
-    """Send everything to *stream*; call once, before the first line."""
+    """Write all logs to *stream*; call once, before the first log line."""
     shared: list[structlog.typing.Processor] = [
         merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -71,17 +71,17 @@ def configure_logging(*, json: bool, level: str = "INFO", stream: TextIO = sys.s
 
 
 def utc_now() -> datetime:
-    """The one clock of the service: aware, UTC."""
+    """Return the time by the clock of the service: timezone-aware, UTC."""
     return datetime.now(UTC)
 
 
 def new_run() -> str:
-    """A short name for one round, for its log lines, verdicts and notices."""
+    """Return a short id for one round, used in its log lines, verdicts and notices."""
     return secrets.token_hex(4)
 
 
 def current_run() -> str:
-    """The run that this thread is in; empty outside of one."""
+    """Return the run id of this thread; empty outside a run."""
     return str(get_contextvars().get("run", ""))
 
 
@@ -96,18 +96,18 @@ def _visible(_: object, __: str, event: structlog.typing.EventDict) -> structlog
 
 
 def _traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
-    """Without local variables, which the default one prints: rows, secrets."""
+    """Write a traceback without local variables, which may contain rows or secrets."""
     text = StringIO()
     structlog.dev.plain_traceback(text, error)
     stream.write(escape_control_characters(text.getvalue()))
 
 
-M_ARENA_MAX = -8  # of glibc's malloc.h
+M_ARENA_MAX = -8  # from malloc.h of glibc
 MOST = 2
 
 
 def limit_arenas() -> bool:
-    """Take memory from few pools, from now on; whether this C library knows how to."""
+    """Limit the memory arenas to `MOST`; return whether the C library supports it."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
@@ -115,31 +115,31 @@ def limit_arenas() -> bool:
     return bool(mallopt(M_ARENA_MAX, MOST))
 
 
-SWITCH = 0.0005  # s: an answer takes several turns, and waits for each while a round computes
-YOUNG, MIDDLE, OLD = 1_000, 2, 1_000_000  # of 50,000 at once a look took 35 ms
+SWITCH = 0.0005  # s: an answer needs several thread switches while a round computes
+YOUNG, MIDDLE, OLD = 1_000, 2, 1_000_000  # with 50,000 young objects, one collection took 35 ms
 
 
 def prefer_answers() -> None:
     """Make threads switch often, and garbage collection of old objects rare.
 
-    Of thousands of tables that takes half a second, once in each round, in which no thread runs;
-    it finds nothing, since what a round leaves behind is in no circle.  See `collect_garbage`.
+    With thousands of tables, such a collection stops all threads for half a second in each round.
+    It finds nothing, because a round leaves no reference cycles behind.  See `collect_garbage`.
     """
     sys.setswitchinterval(SWITCH)
     gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 
 def collect_garbage() -> None:
-    """Free what has grown old in a circle; for a job that runs rarely."""
+    """Collect old objects in reference cycles; for a job that runs rarely."""
     gc.collect()
 
 
-MOST_WAIT = 0.1  # s: for so long at once, by what was worked before
+MOST_WAIT = 0.1  # s: longest wait at once; it is limited by the work done before
 
 
 @dataclass(eq=False)
 class RequestPriority:
-    """``asked`` is whether somebody is being answered now."""
+    """Gives requests priority over long computations; see the module's docstring."""
 
     clock: Callable[[], float] = time.monotonic
     _asking: int = 0
@@ -149,12 +149,12 @@ class RequestPriority:
 
     @property
     def asked(self) -> bool:
-        """Whether who works through many things should give way soon."""
+        """Whether a request is being answered now, so that long computations should yield."""
         return self._asking > 0
 
     @contextmanager
     def foreground(self) -> Iterator[None]:
-        """Go before everybody that gives way."""
+        """Have priority over every computation that calls `give`."""
         with self._lock:
             self._asking += 1
         try:

@@ -4,8 +4,8 @@ Ticks lie on a grid of wall-clock time that is the same in every run of the serv
 is only the timer. A slow job, a stopped scheduler or a service that is down may prevent a tick.
 The next tick that starts reveals this, and every tick in between is recorded as missed.
 
-Continuous jobs differ: a run covers the ticks that come due meanwhile, so only silence is
-missed.
+A run of a continuous job also covers the ticks that become due while it runs. So its ticks are
+missed only if it does not run at all.
 """
 
 import threading
@@ -30,12 +30,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def newest_tick(now: datetime, every: timedelta) -> datetime:
-    """The newest tick at or before *now*."""
+    """Return the newest tick at or before *now*."""
     return now - (now - EPOCH) % every
 
 
 def missed_ticks(last: datetime, planned: datetime, every: timedelta) -> Iterator[datetime]:
-    """Ticks after *last* and before *planned*, oldest first."""
+    """Yield the ticks after *last* and before *planned*, oldest first."""
     tick = newest_tick(last, every) + every
     while tick < planned:
         yield tick
@@ -43,23 +43,23 @@ def missed_ticks(last: datetime, planned: datetime, every: timedelta) -> Iterato
 
 
 def batch_ticks(ticks: Iterator[datetime], size: int = 5_000) -> Iterator[tuple[datetime, ...]]:
-    """Cut *ticks* so that a week of silence fits through one statement at a time."""
+    """Divide *ticks* into batches of *size*, so that even a week of ticks fits the statements."""
     while batch := tuple(islice(ticks, size)):
         yield batch
 
 
 PULSE = timedelta(seconds=1)
-SILENCE = timedelta(seconds=15)  # a timer without a tick for so long is dead or stuck
+SILENCE = timedelta(seconds=15)  # a timer without a tick for this long is dead or stuck
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to do every so often, in a thread of its own, never twice at a time.
+    """A periodic job, which runs in its own thread and never twice at the same time.
 
-    A ``continuous`` one works off its whole backlog, however long that takes: what a tick
-    would have done that comes while it runs, it does itself or does next.  A ``vital`` one runs
-    even while the book takes nothing: without it no alert would say so.
+    A ``continuous`` job works off its whole backlog, however long that takes, so a run covers the
+    ticks that become due meanwhile.  A ``vital`` job runs even while the book cannot be written,
+    because otherwise no alert would report that.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How a tick ended, to be written down."""
+    """The end of a tick, to be recorded in the book."""
 
     planned: datetime
     at: datetime
@@ -91,11 +91,11 @@ class _End:
 
 @dataclass(eq=False)
 class Schedule:
-    """Runs *jobs* and keeps *book*; ``clock`` is aware UTC.
+    """Runs ``jobs`` and records their ticks in ``book``; ``clock`` is timezone-aware UTC.
 
-    ``last`` is, per job, the newest tick of an earlier life; ``problems`` says of each job whose
-    last tick failed, why.  A job whose last end the book has not taken (its disk is full) waits
-    until it does: what would have been its ticks meanwhile is missed.
+    ``last`` has, per job, the newest tick of an earlier run of the service. ``problems`` has, per
+    job, why its last tick failed.  If the book could not record the end of a job's last tick (full
+    disk), the job waits until it can. Its ticks until then are missed.
     """
 
     jobs: Sequence[Job]
@@ -114,12 +114,12 @@ class Schedule:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Go on where an earlier life ended."""
+        """Continue where an earlier run of the service ended."""
         self._seen.update(self.last)
         self._booked.update(self.last)
 
     def start(self) -> None:
-        """Begin to tick; every job runs once at once."""
+        """Start the timer; every job runs once immediately."""
         self._pulse = self.clock()
         workers = ThreadPoolExecutor(len(self.jobs) + 1)
         self._timer = BackgroundScheduler(executors={"default": workers}, timezone=UTC)
@@ -129,20 +129,20 @@ class Schedule:
         self._timer.start()
 
     def stop(self) -> None:
-        """Begin no more ticks; those that run go on."""
+        """Start no further ticks; running ones continue."""
         if self._timer is not None:
             self._timer.shutdown(wait=False)
             self._timer = None
 
     def wait(self, patience: timedelta) -> bool:
-        """Wait for what runs to end; false if something still runs after *patience*."""
+        """Wait for running ticks to end; false if one still runs after *patience*."""
         until = time.monotonic() + patience.total_seconds()
         while self.running and time.monotonic() < until:
             time.sleep(0.05)
         return not self.running
 
     def watch(self) -> None:
-        """Look at the timer from outside: start it again if it is silent, tell what is overdue."""
+        """Log overdue jobs, and restart the timer if it is silent; called from another thread."""
         now = self.clock()
         for name, since in self.overdue(now).items():
             if (name, since) not in self._reported:
@@ -155,7 +155,7 @@ class Schedule:
             self.start()
 
     def overdue(self, now: datetime) -> dict[str, datetime]:
-        """Jobs that run for longer than they may, and since when."""
+        """Return the jobs that run longer than their deadline, and since when they run."""
         limits = {job.name: job.deadline for job in self.jobs}
         return {
             name: one.started
@@ -164,7 +164,7 @@ class Schedule:
         }
 
     def tick(self, job: Job) -> None:
-        """Run *job* for the tick that is due now, unless that tick has run already."""
+        """Run *job* for the tick that is due now, unless that tick has already run."""
         planned = newest_tick(self.clock(), job.every)
         with self._lock:
             last = self._seen.get(job.name)
@@ -186,7 +186,7 @@ class Schedule:
             del self.running[job.name]
 
     def _run(self, job: Job, planned: datetime) -> None:
-        """The boundary of one scheduled job: any exception ends here, logged and recorded."""
+        """Run one scheduled job; catch, log and record every exception."""
         started = self.clock()
         if not self._settled(job) and not job.vital:
             return
@@ -204,11 +204,11 @@ class Schedule:
         else:
             late = self.clock() - started > job.deadline
             self._finish(job, planned, "late" if late else "done")
-            if job.name not in self._owed:  # else its problem is that the book takes nothing
+            if job.name not in self._owed:  # else its problem is that the book cannot be written
                 self.problems.pop(job.name, None)
 
     def _accepted(self, job: Job, planned: datetime, started: datetime) -> bool:
-        """Write down that the tick starts; false if it ran before."""
+        """Record the start of the tick; false if it has already run."""
         try:
             self._note_missed(job, planned)
             accepted = self.book.start(job.name, planned, started)
@@ -221,8 +221,8 @@ class Schedule:
         return accepted
 
     def _ail(self, job: Job, error: SluiceError) -> None:
-        if self.problems.get(job.name) != _describe_error(error):  # once, not once a second
-            log.error("job failed", why=str(error))  # foreseen: no traceback
+        if self.problems.get(job.name) != _describe_error(error):  # log once, not every second
+            log.error("job failed", why=str(error))  # an expected error needs no traceback
         self.problems[job.name] = _describe_error(error)
 
     def _finish(self, job: Job, planned: datetime, result: str, detail: str = "") -> None:
@@ -233,7 +233,7 @@ class Schedule:
         self._settled(job)
 
     def _settled(self, job: Job) -> bool:
-        """Write down how its last tick ended, if that is owed; false if the book takes nothing."""
+        """Record the end of its last tick if that is open; false if the book cannot be written."""
         end = self._owed.get(job.name)
         if end is None:
             return True

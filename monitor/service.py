@@ -1,4 +1,4 @@
-"""One life of the service: start in order, watch over the parts, stop in time."""
+"""Runs the service: starts its parts in order, watches them, and stops them in time."""
 
 import os
 import signal
@@ -25,17 +25,19 @@ REMEMBERED = timedelta(days=40)
 SPARK_PATIENCE = timedelta(seconds=8)
 JOBS_PATIENCE = timedelta(seconds=3)
 LEASE_PATIENCE = timedelta(seconds=2)
-LAST_RESORT = 18.0  # seconds from the order to stop until the process ends, whatever still hangs
+LAST_RESORT = 18.0  # seconds from the stop signal to a forced exit, even if a thread hangs
 log = structlog.get_logger(__name__)
 
 
 def run_service(
     config: Config, ready: Callable[[str], object], spark: Sequence[str] = COMMAND
 ) -> int:
-    """Serve until SIGTERM or SIGINT; *ready* gets the address; exit status 0 after the stop.
+    """Serve until SIGTERM or SIGINT; *ready* is called with the address.
+
+    Returns the exit status: 0 after the stop, 1 if another service took over the lane.
 
     Raises:
-        ConfigError: the port, the store or the lane is taken; nothing was started.
+        ConfigError: the port, the store or the lane is in use; nothing was started.
     """
     limit_arenas()
     prefer_answers()
@@ -62,7 +64,7 @@ def run_service(
 
 
 def _lease(app: App) -> Lease:
-    """The lease of the lane; not held yet where the lake does not answer.
+    """Take and return the lease of the lane; it is not held yet if the lake does not answer.
 
     Raises:
         ConfigError: another service lands this lane.
@@ -79,7 +81,7 @@ def _lease(app: App) -> Lease:
 
 @dataclass(eq=False)
 class _Held:
-    """Renews the lease until the service stops; stops the service when another has the lease."""
+    """Renews the lease until the service stops; stops the service if another one has the lease."""
 
     app: App
     lease: Lease
@@ -87,12 +89,12 @@ class _Held:
     _spark_ended: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """Begin to renew, in a thread that may hang with the lake."""
+        """Start to renew, in a separate thread, because the lake may hang."""
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
 
     def release(self, within: timedelta) -> None:
-        """Let another service land the lane, now that Spark has ended."""
+        """Release the lease for another service; call after Spark has ended."""
         self._spark_ended.set()
         self._thread.join(within.total_seconds())
 
@@ -112,7 +114,7 @@ class _Held:
                 log.warning("lease_not_renewed", lane=lease.lane, error=str(error))
         self._spark_ended.wait()
         if not self.lost:
-            with suppress(SluiceError):  # it expires
+            with suppress(SluiceError):  # otherwise it expires
                 lease.release()
 
 
@@ -139,7 +141,7 @@ def _watch(app: App, http: HttpServer) -> None:
 
 
 def _stop(app: App, http: HttpServer, held: _Held) -> int:
-    """End every part; a client that hangs past all patience ends with the process."""
+    """Stop all parts; if a client hangs, the process is ended by force."""
     log.info("stopping")
     resort = threading.Timer(LAST_RESORT, os._exit, [1])
     resort.daemon = True
@@ -153,5 +155,5 @@ def _stop(app: App, http: HttpServer, held: _Held) -> int:
     log.info("stopped", clean=clean)
     resort.cancel()
     if not clean:
-        os._exit(0)  # a thread that waits for a silent server would keep the process
+        os._exit(0)  # a thread that waits for a silent server would keep the process alive
     return 0

@@ -1,16 +1,17 @@
-"""Traces one row: reads every hop for one key, side by side, and has the verdict judged.
+"""Traces one row: reads every hop for one key in parallel, and judges the answers.
 
-A hop that does not answer in time becomes `Missing` and hides no other. The source is read behind
-a fence, which commits one heartbeat there, as a repair does. Its row is written and typed as the
-mirror has rows, so a column that a standard masks in the mirror is masked here, too. A column that
-the collector alters (masked, hashed, truncated, omitted) is neither shown nor compared.
+A hop that does not answer in time becomes `Missing` and does not hide the others. The source is
+read after a fence, which commits one heartbeat there, as a repair does. Its row is converted to the
+types and standards of the mirror, so a column that a standard masks in the mirror is masked here
+too. A column that the collector alters (masked, hashed, truncated, omitted) is neither shown nor
+compared.
 
 Source and mirror are read one after the other. While the verdict is IN_FLIGHT, the tracer waits
-until everything that was committed before the source was read has landed, and then reads change
-log and mirror again. If a change of the row landed meanwhile, it reads the source again.
+until everything committed before the source was read has landed. Then it reads change log and
+mirror again. If a change of the row has landed in between, it also reads the source again.
 
-Bounds: the last ``MOST_RECORDS`` records of each partition that have not landed, the newest
-``MOST_REFUSED`` open messages in quarantine, and the change log as far as the budget goes.
+Limits: the last ``MOST_RECORDS`` records of each partition that have not landed, the newest
+``MOST_REFUSED`` open quarantined messages, and the change log as far as the budget allows.
 """
 
 import re
@@ -58,13 +59,13 @@ from pipeline.standards.table_standards import rows_again, source_schema
 from pipeline.transports.waiting import MOST_RECORDS, WaitingRecord, WaitingRecords, find_waiting
 
 PATIENCE = timedelta(seconds=8)
-"""How long a hop may take, and a fence at a source with open transactions.
+"""Longest time for a hop, and for a fence at a source with open transactions.
 
-The change log may take that long beyond its budget.
+The change log may take that long in addition to its budget.
 """
-POLL = 0.25  # seconds between two looks whether all has landed
+POLL = 0.25  # seconds between two checks whether everything has landed
 MOST_REFUSED, MOST_OPEN = 20, 100
-MOST_SHARDS = 200  # of one table: each is a statement at its source
+MOST_SHARDS = 200  # most shards of a traced table: each is a statement at its source
 DELETED = str(Op.DELETE)
 _WHOLE = re.compile(r"-?\d+")
 Row = Mapping[str, Any]
@@ -72,9 +73,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """Which row to trace; ``at`` asks for an older version of the mirror, too.
+    """Which row to trace; with ``at``, also in the version of the mirror at that time.
 
-    ``wait`` is how long a row in flight is looked at again.
+    ``budget`` is the time for searching the change log. ``wait`` is how long a row in flight is
+    read again.
     """
 
     table: Table
@@ -88,10 +90,10 @@ class TraceRequest:
 class SourceLook:
     """The row at its source, as the mirror would have it; None if the source does not have it.
 
-    ``hidden`` are columns whose values the row does not have, because the collector alters them:
-    column -> setting. ``unseen`` says why the row has no values at all; empty if it has them.
-    ``key`` is the row's own key, as the log has it before standards: a collation may fold the
-    letter case of the one that was asked for.
+    ``hidden``: column -> setting, for columns that the row does not have here because the collector
+    alters them. ``unseen`` says why the row has no values at all; empty if it has values.
+    ``key`` is the row's key in the form of the log, before standards. Its letter case may differ
+    from the requested key, because of a collation.
     """
 
     row: Row | None
@@ -104,8 +106,8 @@ class SourceLook:
 class MirrorLook:
     """The row in a version of the mirror, with its origin, the column ``_sluice``.
 
-    ``rows`` is how many rows of the version have the key, where one is right.
-    ``committed`` is when the version was committed, where an older one was asked for.
+    ``rows`` is the number of rows with the key in that version; 1 is right.
+    ``committed`` is when the version was committed; set only for an older version.
     """
 
     version: int
@@ -117,13 +119,13 @@ class MirrorLook:
 
     @property
     def order(self) -> Order | None:
-        """That of the change which wrote the row; None without a row, or if it was adopted."""
+        """The order of the change that wrote the row; None without a row, or if adopted."""
         raw = self.origin.get("order")
         return None if raw is None else Order(**raw)
 
     @property
     def archived(self) -> bool:
-        """Whether the source gave the row away to an archive."""
+        """Whether the source has archived the row."""
         return self.row is not None and self.origin.get("op") == DELETED
 
 
@@ -138,7 +140,7 @@ class RefusedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ShardTrace:
-    """The row in one shard: the verdict, and what each hop has of it."""
+    """The row in one shard: the verdict, and the answer of each hop."""
 
     shard: Shard
     verdict: TraceVerdict
@@ -151,7 +153,7 @@ class ShardTrace:
 
     @property
     def nothing(self) -> bool:
-        """Whether no hop has the row, and each answered."""
+        """Whether all hops answered and no hop has the row."""
         return self.verdict.state is TraceState.ABSENT
 
 
@@ -159,10 +161,10 @@ class ShardTrace:
 class Trace:
     """One row in all shards that have it, or in the first one if none has.
 
-    ``key`` is as the change log writes it, without source and shard. ``respelled`` if the source
-    has the row under a key in another spelling than was asked for (letter case), then ``key`` is
-    the source's. ``shards`` counts those of the table. ``records`` and ``search`` say how far
-    topics and change log were searched.
+    ``key`` has the form of the change log, without source and shard. ``respelled``: the source
+    spells the key differently (letter case) than the request; ``key`` is then the source's.
+    ``shards`` is the number of shards of the table. ``records`` and ``search`` say how far topics
+    and change log were searched.
     """
 
     table: str
@@ -177,10 +179,10 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The row that is traced: its key at the source, in the log by shard, and in the mirror.
+    """The traced row: its key at the source, in the log by shard, and in the mirror.
 
-    ``keys`` are all spellings that its key may have at the source, the likeliest first: a large
-    integer may be base64.  ``own`` are the same after standards, as the change log has them.
+    ``keys`` are all spellings that its key may have, with plain digits last: a large integer may be
+    base64.  ``own`` are the same keys after standards, as in the change log.
     """
 
     request: TraceRequest
@@ -206,7 +208,7 @@ class _Subject:
         return tuple(dict.fromkeys(found))
 
     def asked(self, shard: Shard) -> RowsAsked:
-        """Ask for the row: an integer as a range, which has one spelling everywhere."""
+        """Return the query for the row; an integer key as a range, which has only one spelling."""
         declared = self.catalog.newest(shard.source, shard.name)
         key, text = self.table.key, str(json_text.parse_key(self.keys[-1])[0])
         if self.table.id_column is not None and _WHOLE.fullmatch(text):
@@ -215,7 +217,7 @@ class _Subject:
         return RowsAsked(shard, key, None, None, 2, keys=self.keys[:1], declared=declared)
 
     def typed(self, text: str) -> Row:
-        """Values of a row of the log, as the mirror has them.
+        """Return the values of a row of the log, with the types of the mirror.
 
         Raises:
             ProofError: a value does not fit its column, or the columns are unknown.
@@ -229,7 +231,7 @@ class _Subject:
         return found
 
     def mirror_key(self) -> Row:
-        """Typed values of the key's columns.
+        """Return typed values of the key's columns.
 
         Raises:
             ProofError: the columns are unknown.
@@ -249,7 +251,10 @@ class _Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """What the sources had, and the newest batch that was known before they were read."""
+    """The rows at the sources, and the newest batch known before they were read.
+
+    ``covered`` are sources whose commits before that reading have all landed.
+    """
 
     rows: Mapping[Shard, SourceLook | Missing]
     known_batch: int
@@ -258,10 +263,10 @@ class _Sighting:
 
 @dataclass(eq=False)
 class _Session:
-    """Who is asked in one trace: its row readers, and a pool, so that no trace waits for another.
+    """The row readers and thread pools of one trace, so that traces do not wait for each other.
 
-    ``log_pool`` asks the change log, which has more time than the other hops.
-    ``_asked`` counts how often each hop was asked: a late answer is never taken for a later one.
+    ``log_pool`` is for the change log, which gets more time than the other hops.
+    ``_asked`` counts how often each hop was asked, so a late answer is not used for a newer query.
     """
 
     open_rows: OpenRows
@@ -276,11 +281,11 @@ class _Session:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
-        """What each hop answers, or `Missing` with the reason."""
+        """Return the answer of each hop, or `Missing` with the reason."""
         return self._ask(self.pool, questions)
 
     def ask_log(self, search: Callable[[], KeySearch]) -> KeySearch | Missing:
-        """What the change log answers, or `Missing` with the reason."""
+        """Return the answer of the change log, or `Missing` with the reason."""
         found: KeySearch | Missing = self._ask(self.log_pool, {"log": search})["log"]
         return found
 
@@ -314,9 +319,9 @@ class _Session:
 class Tracer:
     """Traces rows, for any number of threads.
 
-    ``schemas`` returns what has landed of them, ``addresses`` where each source's server is now.
-    ``captures`` returns what each source's collector sends. ``hold`` says why the mirror of a table
-    does not merge; empty if it does.
+    ``schemas`` returns the landed schemas. By source, ``addresses`` returns the settings with the
+    present address, and ``captures`` what the collector sends. ``hold`` returns why the mirror of a
+    table does not merge; empty if it does.
     """
 
     lake: LakeClient
@@ -330,10 +335,10 @@ class Tracer:
     patience: timedelta = PATIENCE
 
     def trace(self, request: TraceRequest) -> Trace:
-        """Read all hops, and again while the row is in flight.
+        """Read all hops, and repeat while the row is in flight.
 
         Raises:
-            ConfigError: the key is not one of the table.
+            ConfigError: the key is not a key of the table.
         """
         began, until = time.monotonic(), time.monotonic() + request.wait.total_seconds()
         with ExitStack() as closing_:
@@ -386,7 +391,7 @@ class Tracer:
         return checkpoint, _Subject(request, keys, owns, catalog, schema, tuple(shards))
 
     def _standardise(self, table: Table, keys: tuple[str, ...]) -> tuple[str, ...]:
-        """Write *keys* as the change log has them.
+        """Apply the standards of the table to *keys*, as in the change log.
 
         Raises:
             ConfigError: a value of a key has no standard value.
@@ -398,9 +403,10 @@ class Tracer:
             raise ConfigError(f"the key has no standard value: {error}") from error
 
     def _respell(self, subject: _Subject, seen: _Sighting) -> tuple[_Subject, _Sighting]:
-        """Go on with the source's own key where it spells the key otherwise.
+        """Continue with the key as the source spells it.
 
-        Only one key is looked for in log and mirror. A row under another one is undecided.
+        Log and mirror are searched for only one key. If a shard has the row under another key, its
+        source counts as missing.
         """
         source_keys = {
             shard: one.key for shard, one in seen.rows.items() if isinstance(one, SourceLook)
@@ -467,7 +473,7 @@ class Tracer:
     def _await(
         self, seen: _Sighting, session: _Session, checkpoint: Checkpoint | Missing, until: float
     ) -> frozenset[str]:
-        """Sources whose commits up to the time when they were read have all landed."""
+        """Wait, and return the sources whose commits before they were read have all landed."""
         known = None if isinstance(checkpoint, Missing) else checkpoint
         sources = sorted({shard.source for shard in seen.rows} - seen.covered)
         questions = {name: partial(session.fence, name, known) for name in sources}
@@ -495,7 +501,7 @@ class Tracer:
     ) -> Trace:
         """Read topic, quarantine, mirror and log, and judge each shard.
 
-        The mirror before the log: what the log has of the row is then newer, never older.
+        The mirror is read before the log, so the log is never older than the mirror.
         """
         at, lake = subject.request.at, self.lake.lake
         answers = session.ask(
@@ -583,7 +589,7 @@ class Tracer:
         A message of unknown table counts if its topic is named for one of the shards.
 
         Raises:
-            ProofError: none shows it, and not all of them can be read.
+            ProofError: no message shows the key, and not all of them can be read.
         """
         table, unknown = (
             subject.table.name,
@@ -610,7 +616,7 @@ class Tracer:
 
 @dataclass(frozen=True, slots=True)
 class _Hops:
-    """What each hop said, and the part of one shard."""
+    """The answers of all hops, and the parts of them for one shard."""
 
     subject: _Subject
     shard: Shard
@@ -629,7 +635,7 @@ class _Hops:
 
     @property
     def waiting(self) -> tuple[WaitingRecord, ...] | Missing:
-        """Records that have not landed by the time when the log was searched."""
+        """Records that had not landed when the log was searched."""
         if isinstance(self.topic, Missing):
             return self.topic
         changes = () if isinstance(self.changes, Missing) else self.changes
@@ -670,7 +676,7 @@ class _Hops:
         return LandedChanges(tuple(map(_landed, changes)), whole, searched, search.dropped)
 
     def _own(self, looks: tuple[MirrorLook, ...]) -> MirrorLook:
-        """The row of the shard; in a table of one shard each row is its."""
+        """Return the row of the shard; in a table with one shard, every row belongs to it."""
         table, own = self.subject.table, (self.shard.source, self.shard.name)
         only = len(table.shards) == 1
         there = [one for one in looks if one.row is not None]
@@ -685,7 +691,7 @@ class _Hops:
 
 
 def _spell_key(table: Table, key: str, columns: Sequence[Column]) -> tuple[str, ...]:
-    """All spellings of the canonical *key*, the one with plain digits last."""
+    """Return all spellings of the canonical *key*, with plain digits last."""
     known = {column.name: column for column in columns}
     spelled = list[tuple[str, ...]]()
     for name, text in zip(table.key, json_text.parse_key(key), strict=True):
@@ -713,7 +719,7 @@ def _is_topic_of(subject: str, shards: Sequence[Shard]) -> bool:
 
 
 def _rows_in(look: MirrorLook, rows: Sequence[Row]) -> tuple[MirrorLook, ...]:
-    """One for each of *rows*; *look* itself without any."""
+    """Return one look for each of *rows*; *look* itself without any."""
     return tuple(
         replace(
             look,
@@ -733,7 +739,7 @@ def _mirror_facts(look: MirrorLook) -> MirrorFacts:
 
 
 def _hide_altered(look: SourceLook, shard: Shard, scope: CaptureScope | Missing) -> SourceLook:
-    """Take out what the collector alters; all values, if that is unknown or may be any column."""
+    """Remove columns that the collector alters; all columns if it is unknown which ones."""
     if look.row is None:
         return look
     if isinstance(scope, Missing):
@@ -751,7 +757,7 @@ def _hide_altered(look: SourceLook, shard: Shard, scope: CaptureScope | Missing)
 
 
 def _differing(source: SourceLook | Missing, mirror: MirrorLook | Missing) -> tuple[str, ...]:
-    """Columns of the source's row with another value in the mirror's, if both are there."""
+    """Return the columns in which the rows of source and mirror differ, if both exist."""
     if isinstance(source, Missing) or isinstance(mirror, Missing):
         return ()
     if source.row is None or mirror.row is None:

@@ -1,7 +1,7 @@
-"""Decides whether a waiver id exists now: only an existing one can be waived.
+"""Decides whether a waiver id exists now: only an existing id can be waived.
 
-The decision rests on a sampling as fresh as that of the gate. Cannot detect: an id that appears
-a moment later.
+The decision uses a sampling as fresh as that of the gate. Cannot detect: an id that appears a
+moment later.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ from pipeline.model import Missing, Table
 
 @dataclass(frozen=True, slots=True)
 class WaivableIds:
-    """Tables, sources, the change log, clocks and channels, as the gate knows them."""
+    """The waiver ids of tables, sources, the change log, clocks and channels that exist now."""
 
     gate: Gate
     outbox: StoredOutbox
 
     def exists(self, id_: str) -> bool:
-        """Whether an open gap, hold, change, key, clock or given-up message has the name *id_*.
+        """Whether *id_* belongs to an open gap, hold, change, key, clock or dead letter.
 
         Raises:
-            UnreachableError: nothing known has it, and the change log cannot be asked.
+            UnreachableError: nothing known has this id, and the change log cannot be read.
         """
         tables = [table for table in self.gate.roster.tables() if _may_mean(id_, table)]
         look = self.gate.watcher.look(FRESH, [table.name for table in tables])
@@ -58,7 +58,7 @@ class WaivableIds:
                 yield from (reason.id for reason in find_blocks(one, assessor.policy.gating))
 
     def _gave_up(self, id_: str) -> bool:
-        """Whether messages up to that number, or beyond, were given up."""
+        """Whether *id_* names dead-lettered messages of a channel, up to an existing number."""
         channels = {channel for channel, _ in self.outbox.counts()}
         for channel in channels:
             number = id_.removeprefix(given_up_id(channel, ""))

@@ -1,1 +1,1 @@
-"""One file a channel; its name is its key in the config."""
+"""One file per channel; the file name is the key in the config."""

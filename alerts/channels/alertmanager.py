@@ -1,9 +1,10 @@
 """Prometheus Alertmanager, API v2: it groups, silences and routes on its own.
 
-An alert is known by its labels.  Severity and owner, by which people route, may change as tables
-join it: what it was called before is ended with each notice, or it would fire on.  It forgets
-its alerts when it starts again, so all that fires is sent every ``refresh``.  An alert ends by
-itself ``lasts`` after its last sending: long, as a Sluice that is down has mended nothing.
+Alertmanager identifies an alert by its labels.  Two of them, severity and owner, are used for
+routing and may change when tables join.  So each notice also ends the alert with the earlier
+labels, which would otherwise keep firing.  Alertmanager loses its alerts when it restarts, so all
+firing alerts are sent every ``refresh``.  An alert ends automatically ``lasts`` after its last
+sending. This time is long, because an outage of Sluice does not end a problem.
 """
 
 import json
@@ -35,11 +36,11 @@ class Alertmanager(TlsSettings):
     refresh: timedelta | None = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
-        """Refuse a wrong address at the start, not at the first alert."""
+        """Reject an invalid address at the start, not at the first alert."""
         check_address(self.url)
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
-        """Send the newest message of each cause; older ones of a digest are outdated."""
+        """Send the newest message of each cause, which replaces older ones of a digest."""
         newest = {message.cause: message for message in messages}
         alerts = [alert for one in newest.values() for alert in self._alerts(one, now)]
         headers = {"Authorization": self.authorization} if self.authorization else {}
@@ -47,7 +48,7 @@ class Alertmanager(TlsSettings):
         post_json(address, json.dumps(alerts).encode(), headers, self.timeout, self)
 
     def _alerts(self, message: Message, now: datetime) -> Iterator[Mapping[str, Any]]:
-        """The alert as it is, and the end of those that it was under another severity or owner."""
+        """Yield the end of the alert under earlier severities and owners, and then the alert."""
         for severity, owner in message.before:
             yield self._alert(replace(message, severity=severity, owner=owner, ended=now), now)
         yield self._alert(message, now)

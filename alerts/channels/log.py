@@ -1,4 +1,4 @@
-"""Alerts as lines of the service's own log; needs no setting, so it is everyone's default."""
+"""Writes alerts to the log of the service; it needs no settings and is the default channel."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ _log = structlog.get_logger("alerts")
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One line per message, at WARNING; what is over at INFO."""
+    """Writes one line per message, at level WARNING; the end of an incident at INFO."""
 
     per_minute: int = 600
     refresh: ClassVar[timedelta | None] = None
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
-        """Write the lines; a digest is just more of them."""
+        """Write one line per message, also for a digest."""
         for message in messages:
             write = _log.info if message.event is Event.CLEARED else _log.warning
             write(

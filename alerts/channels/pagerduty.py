@@ -1,9 +1,10 @@
 """PagerDuty, Events API v2: one alert for each incident of Sluice, by ``dedup_key``.
 
-A message that an incident has begun or goes on is a ``trigger``, which PagerDuty joins to the open
-alert of the same key; its end is a ``resolve``.  What fires is offered every ``refresh``: of that,
-an acknowledgement is sent once as ``acknowledge``, and nothing else twice.
-The API takes one event a request, of at most 512 KiB, with a summary of at most 1,024 characters.
+The first and each repeated message of an incident is a ``trigger``, which PagerDuty joins to the
+open alert of the same key; the end is a ``resolve``.  All firing incidents are offered every
+``refresh``, but an event is sent only if it is new. An acknowledgement is sent once, as
+``acknowledge``.
+The API takes one event per request, of at most 512 KiB, with a summary of up to 1,024 characters.
 """
 
 import json
@@ -51,15 +52,15 @@ class PagerDuty(TlsSettings):
     _sent: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse a wrong address or an empty key at the start, not at the first alert."""
+        """Reject an invalid address or an empty key at the start, not at the first alert."""
         check_address(self.url)
         if not self.routing_key.strip():
             raise ConfigError("routing_key: is empty; set an integration key")
 
     def send(self, messages: Sequence[Message], now: Moment) -> None:
-        """Send one event for each incident in *messages*: its newest.
+        """Send one event for each incident in *messages*, from its newest message.
 
-        A digest that fails in the middle is sent again: the same key makes no second alert.
+        A digest that fails halfway is sent again; the same key does not open a second alert.
         """
         del now
         newest = {message.incident: message for message in messages}

@@ -1,6 +1,6 @@
-"""Slack, by an incoming webhook (its address is the secret).
+"""Slack, by an incoming webhook whose address is a secret.
 
-Limits of the receiver: about one message a second, 3,000 characters in a section.
+Limits of Slack: about one message per second, 3,000 characters in a section.
 """
 
 import json
@@ -35,7 +35,7 @@ class Slack(TlsSettings):
     refresh: ClassVar[timedelta | None] = None
 
     def __post_init__(self) -> None:
-        """Refuse a wrong address at the start, not at the first alert."""
+        """Reject an invalid address at the start, not at the first alert."""
         check_address(self.url)
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
@@ -64,7 +64,7 @@ def _line(message: Message) -> str:
 
 
 def _escape(text: str) -> str:
-    """Slack reads these three as markup; with them escaped nothing can mention or link."""
+    """Escape the three markup characters of Slack, so that text cannot mention or link."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -1,8 +1,8 @@
-"""Signed JSON to any address.
+"""Posts signed JSON to any address.
 
 The receiver computes HMAC-SHA256 with the shared secret over ``<Sluice-Timestamp>.<body>``,
-compares it with what follows ``v1=`` in ``Sluice-Signature``, and refuses timestamps that are
-more than a few minutes old.  Each message has an ``id``: the same one may come twice.
+compares it with the text after ``v1=`` in ``Sluice-Signature``, and rejects timestamps that are
+more than a few minutes old.  Each message has an ``id``, because it may arrive twice.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Webhook(TlsSettings):
     refresh: ClassVar[timedelta | None] = None
 
     def __post_init__(self) -> None:
-        """Refuse a wrong address at the start, not at the first alert."""
+        """Reject an invalid address at the start, not at the first alert."""
         check_address(self.url)
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
@@ -47,7 +47,7 @@ class Webhook(TlsSettings):
 
 
 def sign_body(secret: str, stamp: str, body: bytes) -> str:
-    """Signature of *body* sent at *stamp* (Unix seconds), in hexadecimal."""
+    """Return the signature of *body* sent at *stamp* (Unix seconds), in hexadecimal."""
     return hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 

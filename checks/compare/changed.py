@@ -1,26 +1,26 @@
-"""Looks again at each row that was changed, by its key, after its change was merged.
+"""Compares each changed row with its source, by its key, after its change was merged.
 
-The change log names the rows. They are taken in segments: of the batches from where the last
-segment ended, to the one that the mirror is applied through. A segment is looked at in as many
-rounds as its rows need. A row that changes many times in a segment is read once, as it is now.
+The change log names the rows. They are compared in segments of batches. A segment begins where the
+last one ended, and ends at the batch that the mirror is applied through. It takes as many rounds as
+its rows need. A row that changes many times in a segment is read once, in its present state.
 
 A row that is equal on both sides is verified, at once or by a position (`Comparison.unexplained`).
-Any other is ruled on once the mirror has passed the look, as it was read alone. One that is not
-settled in a round is pending, and is looked at again in the next. Everything changed before an
-instant is verified when no row of it is pending or wrong.
+Any other row is ruled on once the mirror has passed the look, because it was read alone. A row that
+a round cannot settle is pending, and the next round reads it again. All rows changed before an
+instant are verified when none of them is pending or wrong.
 
-The newest rows of the source are looked at with them, whether the log names them or not: those with
-ids above what earlier looks have reached, up to the highest id that the last look saw. Rows that
-had no change in the log are found so, if they came at the end.
+The newest rows of the source are compared too, even if the log does not name them. These are the
+ids above those that earlier looks have reached, up to the highest id that the last look saw. So
+rows at the end of the table are found even if the log has no change of them.
 
-A row that its source does not read in time, even alone, is slow: it is pending, and is tried again
-later, so that the others are not held.
+A row that its source cannot read in time, even alone, is slow. It is pending and is retried later,
+so that it does not delay the others.
 
-Cannot see: a lost row that was committed after a row with a higher id was looked at; the rows that
-a TRUNCATE or a new base has removed, because the log names none, and the rows of a new base,
-which are the whole table. Ranges show them; after a TRUNCATE or a new base all from the beginning.
-Nor rows changed in batches that the change log has dropped: ranges show these, too, all from the
-beginning, and what is verified begins again.
+Cannot detect: a lost row that was committed after a row with a higher id was compared; rows that a
+TRUNCATE or a new base has removed, because the log does not name them; the rows of a new base,
+which are the whole table; rows changed in batches that the change log has dropped. Ranges find
+them. After a TRUNCATE, a new base or dropped batches, the ranges begin a new lap. After dropped
+batches, the verified time also starts again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,14 +39,14 @@ from pipeline.row_digest import RangeDigest
 
 NO_IDS: Mapping[Shard, Any] = MappingProxyType({})
 MOST_SHOWN = 60
-"""Characters of a key that cannot be read."""
+"""Longest unreadable key that a message shows, in characters."""
 TRIED_AGAIN = timedelta(minutes=10)
-"""After this a slow row is tried again: that takes as long as a statement may."""
+"""Time between attempts to read a slow row; each may take as long as the statement limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowRow:
-    """A row that its source did not read in time, alone, when it was ``tried``, and ``why``."""
+    """A row that its source did not read in time, even alone; when it was last ``tried``."""
 
     tried: datetime
     why: str
@@ -57,12 +57,12 @@ NO_SLOW: SlowRows = MappingProxyType({})
 
 
 def dump_slow(slow: SlowRows) -> list[list[Any]]:
-    """*slow* as JSON values."""
+    """Return *slow* as JSON values."""
     return [[*dump_suspects([own])[0], one.tried.isoformat(), one.why] for own, one in slow.items()]
 
 
 def load_slow(raw: Iterable[Sequence[Any]], table: Table) -> dict[Suspect, SlowRow]:
-    """Read back what :func:`dump_slow` wrote; shards that are gone are left out."""
+    """Read back what :func:`dump_slow` wrote; shards that no longer exist are left out."""
     shards = {str(one): one for one in table.shards}
     return {
         (shards[own], id_): SlowRow(datetime.fromisoformat(tried), why)
@@ -72,7 +72,7 @@ def load_slow(raw: Iterable[Sequence[Any]], table: Table) -> dict[Suspect, SlowR
 
 
 def describe_slow(slow: SlowRows) -> str:
-    """Which rows are slow, and what to do; empty if none is."""
+    """Describe which rows are slow, and what to do; empty without any."""
     for (shard, id_), one in slow.items():
         more = f" (and {len(slow) - 1} more)" if slow.keys() - {(shard, id_)} else ""
         why = f"{shard}:{id_} is not read in time{more}: {one.why}"
@@ -83,10 +83,10 @@ def describe_slow(slow: SlowRows) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """Changed rows of batches in ``(after, until]``, above the key ``last`` if that is there.
+    """Changed rows of batches in ``(after, until]``, above the key ``last`` if it is set.
 
     Keys ascend by source, shard and key.  ``held`` is the instant up to which the mirror held every
-    change when the segment began; None where it is not known.
+    change when the segment began; None if it is not known.
     """
 
     after: int
@@ -107,23 +107,27 @@ class LogSegment:
         return cls(after, until, None if last is None else (last[0], last[1], last[2]), known)
 
     def continued(self, batch: int, held: datetime | None = None) -> "LogSegment":
-        """What is to be looked at of a mirror applied through *batch*, with all up to *held*.
+        """Return the rest of this segment, or the next one if it has ended.
 
-        A mirror that was put back merges those batches again, so their rows come again, too.
+        *batch* is the batch that the mirror is applied through; it holds all changes up to *held*.
+        A mirror that was set back merges batches again, so their rows are compared again too.
         """
         if self.last is not None and self.until <= batch:
             return self
         return LogSegment(self.put_back(batch).until, batch, held=held)
 
     def put_back(self, batch: int) -> "LogSegment":
-        """An ended one, after which comes what is not looked at, or merged after *batch*."""
+        """Return an ended segment; the next one begins after it.
+
+        It ends before the first batch that was not fully compared or that is above *batch*.
+        """
         begin = min(self.until if self.last is None else self.after, batch)
         return LogSegment(begin, begin)
 
 
 @dataclass(frozen=True, slots=True)
 class NewestIds:
-    """All rows of a shard up to the id ``compared`` were looked at by a check, now or by ranges.
+    """All rows of a shard up to the id ``compared`` are covered, by these looks or by ranges.
 
     ``highest`` is the highest id that the source had when the last look began.
     """
@@ -132,10 +136,10 @@ class NewestIds:
     highest: int
 
     def span(self, highest: int, changed: Iterable[int]) -> Range:
-        """The ids to look at now that the source's *highest* id is known, and which *changed*.
+        """Return the ids to read, from the source's *highest* id and the ids that *changed*.
 
-        Those that came after the last look are left for the next one, unless a change of one of
-        them, or of one above, is merged.  Ids start over after a TRUNCATE.
+        Ids inserted after the last look wait for the next one, unless a change of the same or a
+        higher id is merged.  Ids may start over after a TRUNCATE.
         """
         first = min(self.compared, highest) + 1
         last = min(max([self.highest, *changed]), highest)
@@ -144,18 +148,20 @@ class NewestIds:
 
 @dataclass(frozen=True, slots=True)
 class ChangedLook:
-    """One round: the looks at changed rows, each row as a range of one id.
+    """The looks of one round at changed rows; each row is a range of one id.
 
-    ``rows`` counts those looked at, and ``rest`` is what comes next.  ``held`` is the instant up
-    to which the mirror held every change when the segment began; None where it is not known.
-    ``emptied`` are shards that the segment emptied or gave a new base, in its first round: their
-    rows are looked at by ranges.  So are those of ``unread``: keys that spell no whole number.
-    ``landed`` is the newest batch known before the looks; -1 where an earlier version looked.
+    ``rows`` counts the rows that were read, and ``rest`` is the remaining segment.
+    ``held`` is the instant up to which the mirror held every change when the segment began; None if
+    it is not known.
+    ``emptied`` are shards that the segment emptied or gave a new base, set in its first round.
+    Their rows are compared by ranges.
+    ``unread`` are keys that are not whole numbers; their rows are compared by ranges too.
+    ``landed`` is the newest batch known before the looks; -1 from an earlier version.
     ``newest`` are the newest ids of each shard, once the looks are explained.
-    ``since`` is when the looking began again, because the change log had dropped batches of the
+    ``since`` is when comparing started again, because the change log had dropped batches of the
     segment; None if it has all.
-    ``left`` are rows to be looked at again that wait for their turn: they are too many at once, or
-    ``slow``, which a check remembers apart.
+    ``left`` are rows that still have to be read again. They are too many for one round, or
+    ``slow``; a check stores the slow ones separately.
     """
 
     looks: tuple[Look, ...]
@@ -172,7 +178,7 @@ class ChangedLook:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows of the segment were looked at."""
+        """Whether all rows of the segment were read."""
         return self.rest.last is None
 
     def dumps(self) -> dict[str, Any]:
@@ -189,7 +195,7 @@ class ChangedLook:
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
-        """Read back what :meth:`dumps` wrote; shards that are gone are left out.
+        """Read back what :meth:`dumps` wrote; shards that no longer exist are left out.
 
         Earlier versions wrote no ``unread``, ``landed``, ``newest``, ``since`` and ``left``.
         """
@@ -205,12 +211,12 @@ class ChangedLook:
         return cls(looks, raw["rows"], rest, held, emptied, unread, landed, newest, since, left)
 
     def describe_unread(self) -> str:
-        """Which rows were not looked at by their keys, and why; empty if all were."""
+        """Describe which rows were not compared by their keys, and why; empty if all were."""
         if not self.unread:
             return ""
         shard, key = self.unread[0]
         more = f" (and {len(self.unread) - 1} more)" if self.unread[1:] else ""
-        shown = f"key {key}" if len(key) <= MOST_SHOWN else "a long key"  # half of one is no JSON
+        shown = f"key {key}" if len(key) <= MOST_SHOWN else "a long key"  # a cut key is no JSON
         why = f"{shard}: {shown} of the change log{more} is not a whole number"
         return f"{why}; its row is compared with the others of its shard, all from the beginning"
 
@@ -219,11 +225,11 @@ class ChangedLook:
 class ChangedProgress:
     """How far changed rows are verified.
 
-    ``through``: all rows changed before then are; None before that is known.  ``looked``: all of
-    them were looked at, and those in ``pending`` are to be looked at again.  ``wrong`` are those
-    that differ.  ``since`` is when the looking began.
-    ``again``: the mirror was put back, and nothing is known before all is looked at again, up to
-    this batch.
+    ``through``: all rows changed before then are verified; None if this is not known.
+    ``looked``: all rows changed before then were read; those in ``pending`` must be read again.
+    ``wrong`` are the rows that differ.  ``since`` is when comparing began.
+    ``again``: the mirror was set back; nothing is known until all rows up to this batch are
+    compared again. None otherwise.
     """
 
     segment: LogSegment
@@ -243,7 +249,7 @@ class ChangedProgress:
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedProgress":
-        """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
+        """Read back what :meth:`dumps` wrote; shards that no longer exist are left out."""
         looked, through = (
             datetime.fromisoformat(raw[name]) if raw[name] else None
             for name in ("looked", "through")
@@ -254,9 +260,9 @@ class ChangedProgress:
         return cls(segment, since, pending, wrong, looked, through, again)
 
     def put_back(self, batch: int, until: int, held: datetime | None) -> "ChangedProgress":
-        """The progress of a mirror that was looked at up to *until*, and is at *batch* again.
+        """Return the progress after the mirror was set back from *until* to *batch*.
 
-        It holds every change up to *held*; None where that is not known.
+        The mirror holds every change up to *held*; None if that is not known.
         """
         looked, through = (
             min(at, held) if at and held else None for at in (self.looked, self.through)
@@ -267,12 +273,12 @@ class ChangedProgress:
     def settled(
         self, look: ChangedLook, pending: Iterable[Suspect], wrong: Iterable[Suspect]
     ) -> "ChangedProgress":
-        """The progress after *look*, whose rows are verified but for *pending* and *wrong*.
+        """Return the progress after *look*; all its rows are verified except *pending* and *wrong*.
 
-        The first of them have their turn first.
+        These are read again in the order given.
 
-        The rows that are left belong to this segment or an earlier one.  If none was left before,
-        all are of this one, and everything before it is verified.
+        The remaining rows belong to this segment or to an earlier one.  If none of them remained
+        before, all belong to this one, and everything before it is verified.
         """
         if look.since is not None:
             fresh = replace(self, since=look.since, looked=None, through=None)
@@ -291,15 +297,15 @@ class ChangedProgress:
         return replace(rows, segment=look.rest, looked=looked, through=through)
 
     def waits_since(self) -> datetime:
-        """Since when a changed row may wait, at the earliest."""
+        """Return the earliest time since which a changed row may be unverified."""
         return self.through or self.since
 
 
 @dataclass(eq=False)
 class _RowReader:
-    """Looks at rows by their ids, but for ``slow`` ones.
+    """Reads rows by their ids, except ``slow`` ones.
 
-    After one that is found to be slow, the rows to be read by their ids are ``unread``.
+    After the first row that is found to be slow, it reads no more, and the rest is ``unread``.
     """
 
     comparison: Comparison
@@ -311,7 +317,7 @@ class _RowReader:
         return [one for one in rows if one not in self.slow]
 
     def look_at(self, shard: Shard, ids: Sequence[int], since: int) -> list[Look]:
-        """Look at rows of *ids*, which ascend; one by one if no two are read at once."""
+        """Read the rows of *ids*, which ascend; one by one if only one may be read at once."""
         if len(ids) > 1 and self.comparison.at_once != 1 and not self.stopped:
             return [self.comparison.look_at_rows(shard, ids, since)]
         looks = list[Look]()
@@ -326,7 +332,7 @@ class _RowReader:
         return looks
 
     def look_at_newest(self, shard: Shard, span: Range, most: int) -> tuple[list[Look], int]:
-        """Look at rows of *span*, and the id below which all were looked at, or are slow."""
+        """Read rows of *span*; also return the id below which all were read or are slow."""
         try:
             look, end = self.comparison.look_at_newest(shard, span, most)
         except SlowError as error:
@@ -338,7 +344,7 @@ class _RowReader:
         return [look], end
 
     def look_again(self, since: int) -> list[Look]:
-        """Look at the slow row that was tried longest ago, if that is long enough ago."""
+        """Read the slow row that was tried longest ago, if `TRIED_AGAIN` has passed."""
         due = min(self.slow, key=lambda one: self.slow[one].tried, default=None)
         now = self.comparison.world.now
         if due is None or self.stopped or not has_passed(self.slow[due].tried, TRIED_AGAIN, now):
@@ -347,7 +353,7 @@ class _RowReader:
         return self.look_at(due[0], [due[1]], since)
 
     def cut_slow(self, shard: Shard, span: Range) -> Range:
-        """*span* from its first id that is not slow, to below the next one that is."""
+        """Return *span* from its first id that is not slow up to the next slow one."""
         first, end = span
         while first < end and (shard, first) in self.slow:
             first += 1
@@ -355,7 +361,7 @@ class _RowReader:
         return first, min([end, *inside])
 
     def _set_aside(self, shard: Shard, id_: int, error: SlowError) -> None:
-        """Take a row for slow, unless its source reads nothing in time."""
+        """Record a row as slow; raises SlowError if its source cannot read anything in time."""
         self.comparison.read_no_row(shard)
         self.slow[shard, id_] = SlowRow(self.comparison.world.now, str(error))
         self.stopped = True
@@ -370,16 +376,17 @@ def look_at_changes(
     *,
     slow: SlowRows = NO_SLOW,
 ) -> ChangedLook:
-    """Look at pending rows, and at *most* so many rows with them that were changed since.
+    """Read pending rows and rows that have changed since, at *most* that many in total.
 
-    Rows that are *known* to be wrong are looked at, too, and are not counted.  So are at *most* so
-    many of the *newest* rows of each shard, with the highest id at its source: a changed row among
-    them is read once.  Of the pending and of the known ones it is those that *comparison* reads at
-    once, and the others are left.  *Slow* rows are left, too, but for one that is tried again.
+    Rows that are *known* to be wrong are read too, without counting towards *most*.  At *most* that
+    many of the *newest* rows of each shard are read as well; *newest* also has the shard's highest
+    id at the source.  A changed row among them is read once.  Only as many pending and as many
+    known rows are read as *comparison* reads at once; the rest is in ``left``.  *slow* rows are in
+    ``left`` too, except one that is tried again.
 
     Raises:
         SlowError: the source takes too long for so many rows.
-        ProofError: a shard has no column of ids by what has landed.
+        ProofError: the landed schema of a shard has no id column.
     """
     table, world = comparison.table, comparison.world
     held, landed = world.held_until(table), world.landed_batch()
@@ -389,7 +396,7 @@ def look_at_changes(
     if segment.after < dropped:
         emptied, since = frozenset(table.shards), world.now
         segment = replace(segment, after=dropped)
-    elif segment.last is None:  # later rounds must not begin the lap again
+    elif segment.last is None:  # only the first round of a segment may start a new lap
         emptied = world.log().emptied_shards(table, segment.after, segment.until)
     reader, at_once = _RowReader(comparison, dict(slow)), comparison.at_once
     pending = reader.not_slow(progress.pending)[:at_once]
@@ -439,27 +446,31 @@ def look_at_changes(
 
 
 def dump_newest(newest: Mapping[Shard, NewestIds]) -> dict[str, list[int]]:
-    """*newest* as JSON values."""
+    """Return *newest* as JSON values."""
     return {str(shard): [own.compared, own.highest] for shard, own in newest.items()}
 
 
 def load_newest(raw: Mapping[str, Sequence[int]], table: Table) -> dict[Shard, NewestIds]:
-    """Read back what :func:`dump_newest` wrote; shards that are gone are left out."""
+    """Read back what :func:`dump_newest` wrote; shards that no longer exist are left out."""
     return {one: NewestIds(*raw[str(one)]) for one in table.shards if str(one) in raw}
 
 
 def find_newest(
     memory: Mapping[str, Any], table: Table, highest: Mapping[Shard, int]
 ) -> dict[Shard, tuple[NewestIds, int]]:
-    """The newest ids of each shard, from now on where none are known, and its *highest* id."""
+    """Return each shard's newest ids from *memory*, and its *highest* id.
+
+    If *memory* has none, they begin at the highest id.
+    """
     known = load_newest(memory.get("newest", {}), table)
     return {shard: (known.get(shard, NewestIds(top, top)), top) for shard, top in highest.items()}
 
 
 def unexplained_rows(comparison: Comparison, look: ChangedLook, ended: datetime) -> RowSuspects:
-    """The rows of *look*, which *ended* then, that no position explains; the mirror has passed it.
+    """Return the rows of *look* that no position explains; the mirror must have passed *look*.
 
-    They were read one by one, so `Comparison.judge` can rule on them now.
+    They were read one by one, so `Comparison.judge` can rule on them now. *ended* is when *look*
+    ended.
     """
     rows = dict[Suspect, RangeDigest]()
     for one in look.looks:

@@ -1,12 +1,12 @@
 """Remembers when each id range of a shard was last compared, and which are open.  Pure.
 
-All ids, from the lowest to the highest of any type, belong to one span each. A span has the time
-at which the first of its rows was compared, so it never claims more than was done. Where there are
-too many spans, neighbours of nearly one time become one: of one second, of two, of four, and so on.
-So a lap over a table of any size is some hundred spans, and each claim is off by a hundredth of it.
+Each id, from the lowest to the highest of any type, belongs to exactly one span. A span has the
+time at which the first of its rows was compared, so it never claims too much. If there are too many
+spans, neighbours of nearly the same time are joined: within one second, two, four, and so on. So a
+lap over a table of any size has about a hundred spans, and each time is off by 1 % of a lap.
 
-The ranges that were compared longest ago are the next. So a lap goes on where it was, for any
-width of ranges, and a range that is looked at in each cycle delays none.
+The ranges that were compared longest ago are next. So a lap continues where it was, for any width
+of ranges, and a range that every cycle compares does not delay the others.
 
 A range is open while some of its rows are not settled. A check remembers open ranges by shard.
 """
@@ -25,23 +25,23 @@ from checks.world import Range
 from pipeline.clocks import has_passed
 from pipeline.model import Shard
 
-LAP = 100  # spans that are told apart by their time
-MOST_SPANS = 4 * LAP  # with those between spans that were never compared
+LAP = 100  # most spans, plus two for each span that was never compared
+MOST_SPANS = 4 * LAP  # most spans in all
 SECOND = timedelta(seconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAR = timedelta(days=100_000)
-MARGIN = 0.9  # of the promised time: a lap may be interrupted
-RELEARNED = timedelta(hours=6)  # after which a scale is learned again that was uneven
-FINEST = 256  # a range that is not a whole block is as wide as this part of one, or wider
+MARGIN = 0.9  # part of the promised time to plan with: a lap may be interrupted
+RELEARNED = timedelta(hours=6)  # an uneven scale is learned again after this time
+FINEST = 256  # a range narrower than a block is at least 1/256 of a block wide
 Spans = dict[str, list[list[int]]]
-"""Ranges by the name of their shard, as JSON values."""
+"""Ranges by shard name, as JSON values."""
 KnownSpans = Mapping[str, Sequence[Sequence[int]]]
-"""The same, as a check has remembered them."""
+"""`Spans` from the memory of a check."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSpan:
-    """Ids in ``[low, high)``, all compared at ``at`` or later; None: some never."""
+    """Ids in ``[low, high)``, all compared at ``at`` or later; None if some never were."""
 
     low: int
     high: int
@@ -52,8 +52,9 @@ class ComparedSpan:
 class Coverage:
     """When the rows of one shard were last compared; ``spans`` ascend and leave no id out.
 
-    All rows were last known to be compared ``since`` then, or the comparing began then.  A time
-    before ``valid_from`` claims nothing, and only decides which ids are next; None: all count.
+    ``since`` is the last known ``oldest`` before a restart, or else when comparing began.
+    A span time before ``valid_from`` proves nothing and only decides which ids are next. If
+    ``valid_from`` is None, all times count.
     """
 
     since: datetime
@@ -81,27 +82,28 @@ class Coverage:
 
     @property
     def oldest(self) -> datetime | None:
-        """Every row was compared at this time or later; None before that is so."""
+        """Every row was compared at this time or later; None if some rows were not compared yet."""
         times = [one.at for one in self.spans]
         oldest = None if None in times else min(at for at in times if at is not None)
         return None if oldest and self.valid_from and oldest < self.valid_from else oldest
 
     @property
     def unread(self) -> "Coverage":
-        """What the first lap has not compared, or the first one after a restart."""
+        """The coverage with only the spans not compared by the first lap, also after a restart."""
         begun = self.valid_from
         spans = (one for one in self.spans if one.at is None or (begun and one.at < begun))
         return replace(self, spans=tuple(spans))
 
     def restarted(self, at: datetime) -> "Coverage":
-        """The coverage of rows that may all be others *at* that time: the turn of ids goes on.
+        """Return the coverage after all rows may have been replaced *at* that time.
 
-        The promised time does not begin again, or a lap that restarts often would never be late.
+        The order of ids continues. The promised time does not restart, because otherwise a lap that
+        restarts often would never be late.
         """
         return replace(self, since=self.oldest or self.since, valid_from=at)
 
     def compared(self, ranges: Iterable[Range], at: datetime) -> "Coverage":
-        """The coverage after *ranges* were compared *at* that time."""
+        """Return the coverage after *ranges* were compared *at* that time."""
         spans = list(self.spans)
         for low, high in ranges:
             first = bisect_right(spans, low, key=lambda one: one.high)
@@ -111,10 +113,10 @@ class Coverage:
         return replace(self, spans=_joined(spans))
 
     def next_blocks(self, blocks: Blocks, most: int, skipped: Sequence[Range] = ()) -> list[Range]:
-        """At *most* so many of *blocks*, oldest first.
+        """Return at *most* that many of *blocks*, oldest first, and highest first if equally old.
 
-        Of those that are equally old the highest come first.  Of a block that was compared in
-        parts, each is one of them.  Blocks with ids of *skipped* are left out.
+        Each part of a block that was compared in parts counts as one.  Blocks with ids of *skipped*
+        are left out.
         """
         known = blocks.numbers
         never = datetime.min.replace(tzinfo=self.since.tzinfo)
@@ -125,7 +127,7 @@ class Coverage:
             own = blocks.numbers_of((one.low, one.high))
             number, bottom = min(own[-1], known[-1]), max(own[0], known[0])
             while number >= bottom and len(found) < most:
-                # what is left of a block: ranges of another width have compared the rest
+                # the rest of a block: ranges of another width may have compared parts of it
                 low, high = blocks.ids_of(number)
                 span = max(low, one.low), min(high, one.high)
                 over = [each for each in skipped if overlap(span, each)]
@@ -137,9 +139,9 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class LearnedScale:
-    """The scale of a shard's ids, learned ``at`` that time, when they were ``span`` ids wide.
+    """The scale of a shard's ids, learned at ``at``, when the ids covered ``span`` ids.
 
-    ``uneven`` if blocks of it had far more rows than they should have.
+    ``uneven``: some blocks of the scale had far more rows than expected.
     """
 
     at: datetime
@@ -148,7 +150,7 @@ class LearnedScale:
     uneven: bool = False
 
     def is_outdated(self, span: int, now: datetime) -> bool:
-        """Whether to learn it again, for ids that are *span* wide *now*."""
+        """Whether to learn the scale again, if the ids cover *span* ids *now*."""
         return span > 2 * self.span or (self.uneven and has_passed(self.at, RELEARNED, now))
 
     def dumps(self) -> list[Any]:
@@ -165,43 +167,43 @@ class LearnedScale:
 
 @dataclass(frozen=True, slots=True)
 class RangeDebt:
-    """How much of the older rows of a shard is due to be compared again.
+    """How many older rows of a shard are due to be compared again.
 
-    ``lap`` is a part of all its ids, due for the promised time; it never exceeds 1.  ``rows`` are
-    due for changed rows that were compared; below 0 they were compared ahead.  What is compared
-    pays off both, so the greater of them sets the pace.
+    ``lap`` is the due fraction of all its ids, so that the promised time is met; at most 1.
+    ``rows`` is the number of older rows due in exchange for compared changed rows; below 0 if
+    compared ahead.  Each comparison reduces both, so the greater one sets the pace.
     """
 
     lap: float = 0.0
     rows: float = 0.0
 
     def grown(self, passed: timedelta, within: timedelta) -> "RangeDebt":
-        """The debt after that time, in which it grows so that a lap ends *within* its time."""
+        """Return the debt after *passed*; it grows so that a lap ends *within* that time."""
         return replace(self, lap=min(self.lap + passed / (within * MARGIN), 1.0))
 
     def paid(self, ids: int, of: int, rows: int, most: int) -> "RangeDebt":
-        """What is left after *ids* of *of* ids were compared, which hold *rows*.
+        """Return the debt after *ids* out of *of* ids were compared, which have *rows* rows.
 
-        At *most* so many rows count as compared ahead.
+        At *most* that many rows count as compared ahead.
         """
         return RangeDebt(max(self.lap - ids / of, 0.0), max(self.rows - rows, -float(most)))
 
     def bounded(self, rows: int) -> "RangeDebt":
-        """The debt of a shard of that many *rows*: no more than all of them."""
+        """Return the debt limited to the number of *rows* of the shard."""
         return replace(self, rows=min(self.rows, float(rows)))
 
     def ids(self, of: int, per_row: float) -> float:
-        """How many *of* the ids of the shard are due, with *per_row* ids for a row."""
+        """Return how many of the *of* ids of the shard are due, with *per_row* ids per row."""
         return max(self.lap * of, self.rows * per_row)
 
 
 @dataclass(frozen=True, slots=True)
 class NextBlocks:
-    """What decides which ranges of a shard are next.
+    """Chooses the next ranges of a shard.
 
-    ``failed`` counts the attempts before.  ``share`` is how many older blocks it may be.
-    ``debt`` is what is due of them.  ``learned`` is how the ids lie, if that is known.
-    ``slow`` are ids that no range may have.
+    ``failed`` counts the earlier attempts.  ``share`` is the most older blocks of the shard in a
+    cycle, ``debt`` how many of them are due.  ``learned`` is the scale of the ids, if it is known.
+    ``slow`` are ids that no range may contain.
     """
 
     shard: Shard
@@ -215,33 +217,33 @@ class NextBlocks:
 
     @property
     def again(self) -> int:
-        """How many open ranges are looked at, too."""
+        """How many open ranges are compared as well."""
         return int(AGAIN // NARROWER**self.failed)
 
     def choose_older(self, blocks: Blocks, most: int, skipped: Sequence[Range]) -> list[Range]:
-        """At *most* so many of *blocks*, oldest first, without slow ids and those *skipped*."""
+        """Return at *most* that many of *blocks*, oldest first, without slow ids and *skipped*."""
         found = self.coverage.next_blocks(blocks, most + len(self.slow), skipped)
         return split_at(found, self.slow)[0][:most]
 
     def is_first_lap(self, blocks: Blocks, skipped: Sequence[Range]) -> bool:
-        """Whether one of *blocks* is left to be read for the first time.
+        """Whether one of *blocks* has not been read for the first time.
 
-        Open ranges are *skipped*: they are read in each cycle, and keep no lap from ending.
+        Open ranges are *skipped*: every cycle reads them, so they do not keep a lap from ending.
         """
         return bool(replace(self, coverage=self.coverage.unread).choose_older(blocks, 1, skipped))
 
 
 def share_ranges(ranges: int, shards: int, number: int) -> int:
-    """The share of one shard in *ranges*; those that cannot be divided go to the first numbers."""
+    """Return how many of *ranges* shard *number* gets; the first shards share the remainder."""
     each, more = divmod(ranges, shards)
     return each + (number % shards < more)
 
 
 def divide_ids(wanted: float, size: int) -> tuple[int, int]:
-    """The width and the number of the ranges that hold about *wanted* ids, and no more.
+    """Return width and number of the ranges that have about *wanted* ids, and no more.
 
-    They are whole blocks of the width *size*, a power of two, or one range that is narrower.  None
-    while so few are wanted that they wait for more.
+    They are whole blocks of width *size*, a power of two, or one narrower range.  The number is 0
+    if *wanted* is too small for a range; then the ids wait for more.
     """
     if wanted >= size:
         return size, int(wanted // size)
@@ -251,9 +253,10 @@ def divide_ids(wanted: float, size: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LapPlan:
-    """How a lap over the ``blocks`` of a shard is spread over cycles.
+    """How a lap over the ``blocks`` of a shard is divided into cycles.
 
-    ``pace`` is the time from one cycle to the next.  Each compares ``most`` blocks, at most.
+    ``pace`` is the time between two cycles.  Each cycle compares at most ``most`` blocks.  A lap is
+    promised to end ``within`` that time.
     """
 
     blocks: int
@@ -263,12 +266,12 @@ class LapPlan:
 
     @property
     def needed(self) -> int:
-        """How many blocks each cycle must compare, so that a lap ends ``within`` that time."""
+        """How many blocks each cycle must compare to end a lap ``within`` the promised time."""
         return math.ceil(self.blocks * (self.pace / (self.within * MARGIN)))
 
     @property
     def too_long(self) -> str:
-        """Why a lap takes longer than promised, with figures; empty if it does not."""
+        """Why a lap takes longer than promised, with numbers; empty if it does not."""
         if self.needed <= self.most or not self.most:
             return ""
         cycle = self.pace.total_seconds()
@@ -278,12 +281,12 @@ class LapPlan:
 
 
 def dump_spans(spans: Mapping[Shard, Sequence[Range]]) -> Spans:
-    """*spans* as JSON values."""
+    """Return *spans* as JSON values."""
     return {str(shard): [[*span] for span in own] for shard, own in spans.items() if own}
 
 
 def add_spans(spans: KnownSpans, more: KnownSpans) -> Spans:
-    """*spans*, and then those of *more* that are not among them."""
+    """Return *spans*, followed by those of *more* that are not among them."""
     found = {own: [[*one] for one in many] for own, many in spans.items()}
     for own, many in more.items():
         kept = found.setdefault(own, [])
@@ -292,7 +295,7 @@ def add_spans(spans: KnownSpans, more: KnownSpans) -> Spans:
 
 
 def remove_spans(spans: KnownSpans, others: KnownSpans) -> Spans:
-    """Those of *spans* that are not among *others*."""
+    """Return those of *spans* that are not among *others*."""
     found = Spans()
     for own, many in spans.items():
         gone = [[*one] for one in others.get(own, ())]
@@ -302,7 +305,7 @@ def remove_spans(spans: KnownSpans, others: KnownSpans) -> Spans:
 
 
 def remove_overlapping(spans: KnownSpans, others: KnownSpans) -> Spans:
-    """Those of *spans* that have no id of *others*."""
+    """Return those of *spans* that do not overlap *others*."""
     found = Spans()
     for own, many in spans.items():
         there = others.get(own, ())
@@ -311,7 +314,7 @@ def remove_overlapping(spans: KnownSpans, others: KnownSpans) -> Spans:
 
 
 def divide_spans(spans: Mapping[Shard, Sequence[Range]], opened: KnownSpans) -> Spans:
-    """*spans* in parts, to be *opened*, too; as they are where that would be too many."""
+    """Divide *spans* into parts, to add to *opened*; undivided if that would be too many."""
     found = Spans()
     for shard, own in spans.items():
         kept = found.setdefault(str(shard), [])
@@ -323,7 +326,7 @@ def divide_spans(spans: Mapping[Shard, Sequence[Range]], opened: KnownSpans) -> 
 
 
 def split_at(ranges: Iterable[Range], ids: Iterable[int]) -> tuple[list[Range], list[Range]]:
-    """*ranges* in parts without *ids*; and those of the ids that are in them, a range each."""
+    """Split *ranges* at *ids*: the parts without them, and each id inside as its own range."""
     parts, alone, ordered = list[Range](), list[Range](), sorted(ids)
     for low, high in ranges:
         inside = [id_ for id_ in ordered if low <= id_ < high]
@@ -335,9 +338,10 @@ def split_at(ranges: Iterable[Range], ids: Iterable[int]) -> tuple[list[Range], 
 
 
 def halve_first(opened: Sequence[Range], many: int) -> list[Range]:
-    """*opened* with the first *many* as halves, or at the end, if that would be too many ranges.
+    """Return *opened* with the first *many* halved.
 
-    So is a range of one id, which has no halves.
+    If that would be too many ranges, they move to the end instead. A range of one id, which has no
+    halves, always moves to the end.
     """
     first, rest = opened[:many], opened[many:]
     if len(opened) + many > MOST_OPEN:
@@ -350,7 +354,7 @@ def halve_first(opened: Sequence[Range], many: int) -> list[Range]:
 def sort_opened_first(
     spans: Mapping[Shard, Sequence[Range]], opened: KnownSpans
 ) -> dict[Shard, list[Range]]:
-    """*spans* of each shard: first those that are *opened*, in that order, and then the others."""
+    """Sort the *spans* of each shard: first those in *opened*, in that order, then the others."""
     ranks = {own: {(low, high): n for n, (low, high) in enumerate(m)} for own, m in opened.items()}
     return {
         shard: sorted(own, key=lambda one: ranks.get(str(shard), {}).get(one, math.inf))
@@ -359,7 +363,7 @@ def sort_opened_first(
 
 
 def find_spans(spans: KnownSpans, rows: Iterable[Suspect]) -> Spans:
-    """Those of *spans* that hold one of *rows*."""
+    """Return those of *spans* that contain one of *rows*."""
     ids = dict[str, list[int]]()
     for shard, id_ in rows:
         ids.setdefault(str(shard), []).append(id_)
@@ -372,7 +376,7 @@ def find_spans(spans: KnownSpans, rows: Iterable[Suspect]) -> Spans:
 
 
 def join_disjoint(first: Sequence[Range], more: Sequence[Range]) -> list[Range]:
-    """*first*, and those of *more* that overlap none of them; ascending."""
+    """Return *first*, and those of *more* that do not overlap a kept range; ascending."""
     kept: list[Range] = []
     for one in (*first, *more):
         if not any(overlap(one, other) for other in kept):
@@ -388,7 +392,7 @@ def _length(time: timedelta) -> str:
 
 
 def _cut(one: ComparedSpan, low: int, high: int) -> Iterator[ComparedSpan]:
-    """What is left of a span without ``[low, high)``."""
+    """Yield the parts of a span outside ``[low, high)``."""
     if one.low < min(low, one.high):
         yield ComparedSpan(one.low, min(low, one.high), one.at)
     if max(high, one.low) < one.high:
@@ -396,10 +400,10 @@ def _cut(one: ComparedSpan, low: int, high: int) -> Iterator[ComparedSpan]:
 
 
 def _joined(spans: Sequence[ComparedSpan]) -> tuple[ComparedSpan, ...]:
-    """Neighbours with times of one interval become one, with the earlier time.
+    """Join neighbours whose times are in the same interval; the result has the earliest time.
 
-    The intervals are as short as the number of spans allows.  They do not move: a chain of
-    neighbours, each a little later than the last, does not become one that is as old as its first.
+    The intervals are as short as the number of spans allows.  They have fixed limits. So a chain of
+    neighbours, each slightly later than the last, is not joined into one as old as the first.
     """
     length, never = timedelta(), sum(one.at is None for one in spans)
     most = min(LAP + 2 * never, MOST_SPANS)
@@ -413,7 +417,7 @@ def _joined(spans: Sequence[ComparedSpan]) -> tuple[ComparedSpan, ...]:
 
 
 def _merged(spans: Sequence[ComparedSpan]) -> ComparedSpan:
-    """Neighbours as one."""
+    """Join neighbours into one span."""
     if len(spans) == 1:
         return spans[0]
     times = [one.at for one in spans if one.at is not None]
@@ -422,9 +426,9 @@ def _merged(spans: Sequence[ComparedSpan]) -> ComparedSpan:
 
 
 def _interval(one: ComparedSpan, length: timedelta) -> object:
-    """The time as far as it counts: the instant, or the number of its interval.
+    """Return the grouping key of a span: its instant, or the number of its interval.
 
-    Spans that were never compared are apart from all others, unless nothing else is left to join.
+    Spans that were never compared are joined with others only as the last resort.
     """
     if length >= FAR:
         return None

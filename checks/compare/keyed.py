@@ -1,16 +1,16 @@
 """Compares the rows of a table whose key is not one integer: by the digests of their keys.
 
-Collations order text keys, and may take two of them for one, so ranges of them hold other rows at
-the source than in the mirror. The digest of a key has no collation. Rows are added up by buckets of
-it, in one scan of the table on each side (`KeyedComparison.look_at`). Rows of buckets that differ
-are read on both sides. Changed rows are read by the values of their keys, if these are integers and
-texts (`KeyedComparison.look_at_changes`).
+Collations order text keys and may treat two keys as equal. So a range of text keys has different
+rows at the source and in the mirror. The digest of a key has no collation. Rows are summed by
+buckets of that digest, in one scan of the table on each side (`KeyedComparison.look_at`). Rows of
+buckets that differ are read on both sides. Changed rows are read by the values of their keys, if
+these are integers and texts (`KeyedComparison.look_at_changes`).
 
-A bucket or a row that differs is equal if the changes that landed after the look explain it at one
-position, and if the mirror, which has them all, is as the last of them made it.
-`checks.compare.keyed_cycle` says when each of this is done.
+A differing bucket or row counts as equal under two conditions. The changes that landed after the
+look explain it at one position. And the mirror, which has merged them all, has the rows as the last
+changes left them. `checks.compare.keyed_cycle` decides when each step is taken.
 
-Cannot see: two keys that differ only in what a form counts as equal (`pipeline.row_digest`).
+Cannot detect: two keys that differ only in what a form counts as equal (`pipeline.row_digest`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -58,17 +58,17 @@ from pipeline.row_digest import (
 )
 
 FEWEST, MOST = 16, 4096  # buckets
-MOST_KEYS = 20_000  # changed rows that one look reads by their keys
+MOST_KEYS = 20_000  # most changed rows that are read by their keys at once
 NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 KeyedVersions = tuple[Sequence[RowVersion], Sequence[int]]
 """Changes, and the digest of the key of each."""
 ChangedKeys = dict[Shard, dict[int, KeyValues]]
-"""By shard: the values of each key, by its digest."""
+"""Shard -> digest of a key -> values of the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedComparison:
-    """One table in one round, by its key; ``by`` divides the rows of each shard."""
+    """Compares one table in one round by its key; ``by`` divides each shard into buckets."""
 
     table: Table
     world: World
@@ -77,7 +77,7 @@ class KeyedComparison:
     known: dict[tuple[Shard, int, int], KeyedVersions | None] = field(default_factory=dict)
 
     def look_at(self, shard: Shard) -> Look:
-        """Add up both sides of every bucket: the mirror first.
+        """Sum both sides of every bucket: the mirror first.
 
         Raises:
             TooManyRowsError: the table is too large to be read without harm.
@@ -93,20 +93,20 @@ class KeyedComparison:
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
 
     def unexplained(self, look: Look) -> tuple[RangeLook, ...]:
-        """The buckets of *look* not equal at any position; the mirror has passed it."""
+        """Return the buckets of *look* that no position explains; the mirror has passed it."""
         changes = self._changes(look.shard, look.batch) if look.differing else None
         if not changes:
             return look.differing
         top = self.world.log().highest_order(self.table, look.shard, look.batch)
         if top is not None and any(one.order <= top for one in changes):
-            return look.differing  # a change that is sent again would explain what it did not make
+            return look.differing  # a redelivered change must not explain a difference
         own = dict[int, list[RowChange]]()
         for one in changes:
             own.setdefault(self.by[look.shard].bucket_of(one.id), []).append(one)
         try:
             before, buckets = self._mirror().as_of(look.version), {*map(_bucket, look.differing)}
             rows = self._rows(before, look.shard, own.keys() & buckets)
-        except UnreachableError:  # the files of that version are gone
+        except UnreachableError:  # the files of that version were deleted
             return look.differing
         if rows is None:
             return look.differing
@@ -129,10 +129,10 @@ class KeyedComparison:
     def find_suspects(
         self, differing: Mapping[Shard, Sequence[RangeLook]], most: int
     ) -> RowSuspects:
-        """Rows of the *differing* buckets that the two sides do not hold alike.
+        """Find rows of the *differing* buckets that differ, at *most* that many.
 
-        At *most* so many, of buckets whose rows can be read at once.  Other ones come first each
-        time, if there are more.
+        Reads only as many buckets as can be read at once.  If there are more, each batch starts at
+        another bucket.
         """
         landed, mirror = self.world.landed_batch(), self._mirror()
         rows, names, cut = dict[Suspect, RangeDigest](), dict[Suspect, str](), 0
@@ -151,7 +151,7 @@ class KeyedComparison:
             kept = dict(choose_rows(found, landed, most - len(rows)))
             whole = max(len(here), len(there)) < MOST_ROWS
             cut += len(found) - len(kept) + (not whole)
-            if not whole:  # rows that were not read on one side are not missing there
+            if not whole:  # a row that was not read on one side may exist there
                 both = {row.key for row in here} & {row.key for row in there}
                 kept = {key: one for key, one in kept.items() if key in both}
             rows |= {(shard, key): one for key, one in kept.items()}
@@ -168,7 +168,7 @@ class KeyedComparison:
         return RowSuspects(rows, landed, ended, tries, names, seen.cut)
 
     def judge(self, seen: RowSuspects) -> dict[Suspect, SuspectState]:
-        """What became of each suspect; only for a mirror that is newer than *seen*."""
+        """Judge each suspect; the mirror must have passed *seen*."""
         suspects = [one for one in seen.rows if one[0] in self.columns]
         there = self._digests(suspects, dict.fromkeys(self.columns, self._mirror()))
         differ = [one for one in suspects if there[one] != seen.rows[one]]
@@ -179,10 +179,10 @@ class KeyedComparison:
     def look_at_changes(
         self, after: int, until: int, only: Iterable[Suspect] | None = None
     ) -> tuple[int, RowSuspects] | None:
-        """How many rows were changed in batches in (*after*, *until*], and which of them differ.
+        """Read rows changed in batches in (*after*, *until*] by their keys, or *only* some of them.
 
-        They are read by their keys; *only* these of them, if any are named.  None if the changes
-        cannot be followed.
+        Returns how many were read, and which of them differ.  None if the changes cannot be
+        followed.
         """
         keys = self._changed_keys(after, until)
         if keys is None:
@@ -200,9 +200,9 @@ class KeyedComparison:
     def judge_changes(
         self, seen: RowSuspects, after: int, until: int, batch: int
     ) -> dict[Suspect, SuspectState] | None:
-        """What became of the suspects of a look at a mirror applied through *batch*; later.
+        """Judge the suspects *seen*, which were read when the mirror was applied through *batch*.
 
-        None if the changes cannot be followed any more.
+        The mirror must have passed *seen*.  None if the changes can no longer be followed.
         """
         every, made = self._changed_keys(after, until), self._rows_made(seen.rows, batch)
         if every is None or made is None:
@@ -219,9 +219,9 @@ class KeyedComparison:
         return judge_rows(seen, there, since, self._touched(differ, seen.landed))
 
     def differing_columns(self, suspects: Iterable[Suspect]) -> dict[Suspect, tuple[str, ...]]:
-        """Names of the columns in which each row differs now; of the first ``MOST_NARROWED``.
+        """Return the columns in which each row differs now, for `MOST_NARROWED` rows at most.
 
-        A row that a side has not, or has twice, is left out.
+        A row that a side does not have, or has twice, is left out.
         """
         ordered, found = sorted(islice(suspects, MOST_NARROWED)), dict[Suspect, tuple[str, ...]]()
         for shard, rows in groupby(ordered, key=lambda one: one[0]):
@@ -236,7 +236,7 @@ class KeyedComparison:
 
     @property
     def asked(self) -> list[Any]:
-        """What is compared, as JSON values; others after a new version."""
+        """What is compared, as JSON values; they change with key, columns, forms and `VERSION`."""
         return [
             [str(shard), VERSION, by.buckets, *(f"{one.name}:{one.form}" for one in by.key), "|"]
             + [f"{one.name}:{one.form}" for one in self.columns[shard].columns]
@@ -257,7 +257,7 @@ class KeyedComparison:
     def _rows(
         self, side: MirrorSide | TableQueries, shard: Shard, buckets: Collection[int]
     ) -> dict[int, RangeDigest] | None:
-        """Rows by key of *buckets*; None if they are too many."""
+        """Return the digests of the rows of *buckets* by key; None if there are too many rows."""
         asked = (shard, self.by[shard], self.columns[shard].columns, sorted(buckets), MOST_ROWS)
         found = side.bucket_rows(*asked) if buckets else ()
         return None if len(found) >= MOST_ROWS else sum_rows(_digests_by_key(found))
@@ -267,10 +267,10 @@ class KeyedComparison:
         suspects: Collection[Suspect],
         sides: Mapping[Shard, MirrorSide | TableQueries],
     ) -> dict[Suspect, RangeDigest]:
-        """What one side has for each of *suspects*.
+        """Return the digest of each of *suspects* on one side.
 
         Raises:
-            TooManyRowsError: their buckets hold too many rows.
+            TooManyRowsError: their buckets have too many rows.
         """
         found = dict[Suspect, RangeDigest]()
         for shard in sorted({shard for shard, _ in suspects}):
@@ -283,10 +283,10 @@ class KeyedComparison:
         return found
 
     def _changed_keys(self, after: int, until: int) -> ChangedKeys | None:
-        """Keys of rows that were changed in batches in (*after*, *until*], with their values.
+        """Return the keys, with values, of rows changed in batches in (*after*, *until*].
 
-        None if they are too many, if a shard was emptied or read again, if some of these batches
-        were dropped, or if the values are neither integers nor texts.
+        None if there are too many, if a shard was emptied or got a new base, if some of these
+        batches were dropped, or if a value is neither an integer nor a text.
         """
         log, found = self.world.log(), ChangedKeys()
         if after < log.dropped or log.emptied_shards(self.table, after, until):
@@ -311,11 +311,10 @@ class KeyedComparison:
     def _rows_made(
         self, suspects: Iterable[Suspect], after: int
     ) -> dict[Suspect, list[RowChange]] | None:
-        """Changes of each row after batch *after*; None if they cannot be followed.
+        """Return the changes of each row after batch *after*; None if they cannot be followed.
 
-        They are in the order of the log, and the mirror has all of them.
-
-        A change that was sent again made nothing: its order is not above all before it.
+        They are in log order, and the mirror has merged all of them.  Redelivered changes are left
+        out: their order is not above the highest one up to *after*.
         """
         found = dict[Suspect, list[RowChange]]()
         for shard in {shard for shard, _ in suspects}:
@@ -331,7 +330,7 @@ class KeyedComparison:
     def _read_by_key(
         self, keys: ChangedKeys, sides: Mapping[Shard, MirrorSide | TableQueries]
     ) -> dict[Suspect, RangeDigest]:
-        """What one side has for each of *keys*."""
+        """Return the digest of the row of each of *keys* on one side."""
         found = dict[Suspect, RangeDigest]()
         for shard, own in keys.items():
             asked = (shard, self.by[shard], self.columns[shard].columns, own)
@@ -340,7 +339,7 @@ class KeyedComparison:
         return found
 
     def _touched(self, suspects: Sequence[Suspect], after: int) -> set[Suspect]:
-        """Those with a change in a batch above *after*; all of a shard where that is unknown."""
+        """Return suspects with a change in a batch above *after*; all of a shard if unknown."""
         until, found = max(self.world.landed_batch(), self._mirror().batch), set[Suspect]()
         for shard in {shard for shard, _ in suspects}:
             own = {one for one in suspects if one[0] == shard}
@@ -349,9 +348,9 @@ class KeyedComparison:
         return found
 
     def _changes(self, shard: Shard, after: int) -> list[RowChange] | None:
-        """Changes in batches after *after* that the mirror has, each once.
+        """Return the changes in batches after *after* that the mirror has merged, each once.
 
-        None if they cannot be followed.
+        They have log order.  None if they cannot be followed.
         """
         schema, columns = self.world.schema(shard), self.columns[shard].columns
         known = self._versions(shard, after, self._mirror().batch)
@@ -361,7 +360,10 @@ class KeyedComparison:
         return changes and list(dict.fromkeys(sorted(changes, key=lambda one: one.order)))
 
     def _versions(self, shard: Shard, after: int, until: int) -> KeyedVersions | None:
-        """Changes of batches in (*after*, *until*] with the digest of the key of each."""
+        """Return the changes of batches in (*after*, *until*], with the digests of their keys.
+
+        None if they cannot be followed, or if a key cannot be read.
+        """
         asked = shard, after, until
         if asked not in self.known:
             found = self.world.log().row_versions(self.table, *asked, most=MOST_CHANGES)
@@ -373,7 +375,7 @@ class KeyedComparison:
         return self.known[asked]
 
     def _key_values(self, shard: Shard, keys: Sequence[str]) -> list[tuple[Any, ...]] | None:
-        """Values of *keys* of the change log; None if one cannot be read by its columns."""
+        """Return the values of *keys* of the change log; None if one cannot be read."""
         schema, by = self.world.schema(shard), self.by[shard]
         if schema is None:
             return None
@@ -397,10 +399,10 @@ def choose_bucketing(
     rows: int,
     memory: Mapping[str, Any] = NO_MEMORY,
 ) -> Bucketing | Undecided:
-    """How *rows* of a shard are divided, about a hundred to a bucket.
+    """Choose how to divide *rows* of a shard, with about a hundred rows per bucket.
 
-    The source may have had more in the last scan that *memory* has.  As many buckets as in that are
-    kept if they are about right: other ones would begin a scan again whenever some rows come or go.
+    If the source had more rows in the last scan, which *memory* has, that number counts.  The
+    previous number of buckets is kept if it is about right, because a new number restarts the scan.
     """
     forms = {one.name: one for one in columns.columns}
     if not table.key:
@@ -418,7 +420,7 @@ def choose_bucketing(
 
 
 def _last_size(memory: Mapping[str, Any], shard: Shard) -> tuple[int, int]:
-    """Rows of *shard* at the source in the last scan, and its buckets; 0 before the first."""
+    """Return rows of *shard* at the source in the last scan, and its buckets; 0 before one."""
     own = str(shard)
     rows = (look["rows"] for look in memory.get("looks", ()) if look["shard"] == own)
     buckets = (asked[2] for asked in memory.get("keyed", ()) if asked[0] == own)
@@ -426,9 +428,9 @@ def _last_size(memory: Mapping[str, Any], shard: Shard) -> tuple[int, int]:
 
 
 def choose_buckets(differing: Sequence[RangeLook], batch: int) -> list[int]:
-    """Numbers of *differing* buckets whose rows can be read at once, also if they grow later.
+    """Return the numbers of *differing* buckets that can be read at once, even if they grow.
 
-    Which come first changes with each *batch*.
+    Each *batch* starts at another bucket.
     """
     first, room, chosen = batch % max(len(differing), 1), MOST_ROWS // 2, list[int]()
     for one in (*differing[first:], *differing[:first]):
@@ -440,12 +442,12 @@ def choose_buckets(differing: Sequence[RangeLook], batch: int) -> list[int]:
 
 
 def _bucket(look: RangeLook) -> int:
-    """The number of a bucket."""
+    """Return the number of a bucket."""
     return look.span[0]
 
 
 def choose_keys(keys: ChangedKeys, suspects: Iterable[Suspect]) -> ChangedKeys:
-    """The *keys* of these rows; a shard with none of them is left out."""
+    """Return those of *keys* that belong to *suspects*; shards without any are left out."""
     found = ChangedKeys()
     for shard, key in suspects:
         if key in keys.get(shard, {}):
@@ -454,16 +456,18 @@ def choose_keys(keys: ChangedKeys, suspects: Iterable[Suspect]) -> ChangedKeys:
 
 
 def is_made(source: RangeDigest, mirror: RangeDigest, changes: Sequence[RowChange]) -> bool:
-    """Whether one of *changes* made the row that the source had, and the mirror has the last one.
+    """Whether *changes* explain the difference of a row.
 
-    Without the second, a row that is doubled or not merged would pass as long as it changes.
+    One of them must have made the row that the *source* had, and the *mirror* must have the last
+    one.  Without the second condition, a doubled or unmerged row would count as equal as long as it
+    changes.
     """
     made = source in [one.digest for one in changes if not one.partial]
     return made and {mirror} >= {*last_digests(changes).values()}
 
 
 def _single_rows(rows: Iterable[KeyedRow]) -> dict[int, tuple[int, ...]]:
-    """The digests of the columns of each row whose key is there once."""
+    """Return the column digests of each row whose key occurs once."""
     found = dict[int, list[tuple[int, ...]]]()
     for row in rows:
         found.setdefault(row.key, []).append(row.columns)

@@ -1,20 +1,20 @@
-"""Takes the steps by which a table is compared by its keys: whole scans, and changes in between.
+"""Compares a table by its keys, in steps: whole scans, and changed rows between them.
 
-Each scan reads the whole table once on each side. So it is for tables of some size, and at a slow
+Each scan reads the whole table once on each side. So it suits tables of limited size, at a slow
 pace.
 
-1. The mirror's buckets are added up, and then the source's.
-2. The mirror has passed that. A bucket that differs is equal if one position explains it. The rows
-   of the others are read on both sides; those that differ are suspects.
-3. The mirror has passed that, too. A suspect that still differs is wrong, unless a change of its
-   key has landed since, or the source has another row by now.
+1. The buckets of the mirror are summed, and then those of the source.
+2. The mirror has passed step 1. A differing bucket counts as equal if one position explains it. The
+   rows of the other buckets are read on both sides; those that differ are suspects.
+3. The mirror has passed step 2. A suspect that still differs is wrong, unless a change of its key
+   has landed since, or the source now has a different row.
 
 A scan that ends without a finding proves the whole table. So it verifies each row that was changed
 before the instant up to which the mirror held every change when the scan began (`find_verified`).
 
-From then to the next scan, changes are followed (`_follow`): rows that were changed are read by
-their keys, and are ruled on once the mirror has passed that. Rows that differ are read by their
-buckets, too, before they are reported. Changes that cannot be followed wait for the next scan.
+Until the next scan, changes are followed (`_follow`): changed rows are read by their keys, and
+ruled on once the mirror has passed that reading. Rows that differ are also read by their buckets
+before they are reported. Changes that cannot be followed wait for the next scan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,9 +42,9 @@ from pipeline.errors import ProofError, SlowError, TooManyRowsError
 from pipeline.model import Shard
 
 log = structlog.get_logger(__name__)
-SOON = timedelta(minutes=1)  # until a table with a finding is scanned again
-MOVING_REST = timedelta(minutes=10)  # after a scan of which nothing but rows in motion is left
-SLOW = timedelta(minutes=1)  # until a step that took too long is repeated
+SOON = timedelta(minutes=1)  # time until a table with a finding is scanned again
+MOVING_REST = timedelta(minutes=10)  # time after a scan that left only rows in motion
+SLOW = timedelta(minutes=1)  # time until a step that took too long is repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class KeyedPace:
 def measure_by_key(
     comparison: KeyedComparison, pace: KeyedPace, check: str
 ) -> Differences | NotYet | Undecided:
-    """Take the next step of a cycle: look, explain and read rows, or rule on suspects.
+    """Take the next step of a cycle: scan, explain and read rows, or rule on suspects.
 
-    A step that took too long is repeated after a minute, then after two, and so on up to the time
-    between two scans: each try costs a server as much as its limit allows.
+    A step that took too long is repeated after 1 minute, then after 2, 4 and so on, up to the time
+    between two scans. Each attempt may cost a server as much as its limit allows.
     """
     table, world = comparison.table, comparison.world
     memory = world.recall(table, check) or {}
@@ -133,7 +133,7 @@ def _take_step(
 def _follow(
     comparison: KeyedComparison, pace: KeyedPace, check: str, memory: Mapping[str, Any]
 ) -> Differences | NotYet | Undecided:
-    """Look at rows that were changed since the scan, or rule on those of the last look."""
+    """Read rows changed since the scan, or rule on those of the last reading."""
     table, world = comparison.table, comparison.world
     scanned = datetime.fromisoformat(memory["ended"])
     waits = f"the table was scanned at {scanned:%H:%M:%S %Z}, and is not due yet"
@@ -164,7 +164,7 @@ def _follow(
 
 
 Following = tuple[Mapping[str, Any] | None, Differences | NotYet]
-"""What the memory keeps of the changes that are followed, and the answer; None: scan soon."""
+"""The stored state of following changes, and the answer; None in place of the state: scan soon."""
 
 
 def _look_at_changes(comparison: KeyedComparison, after: int) -> Following | NotYet | None:
@@ -185,7 +185,7 @@ def _look_at_changes(comparison: KeyedComparison, after: int) -> Following | Not
 def _confirm_changes(
     comparison: KeyedComparison, pace: KeyedPace, memory: Mapping[str, Any]
 ) -> Following | NotYet | Undecided | None:
-    """Rule on the last look at changes; read rows in motion again."""
+    """Rule on the last reading of changed rows; read rows in motion again."""
     table, world, followed = comparison.table, comparison.world, memory["followed"]
     look = followed["look"]
     seen = RowSuspects.loads(look["rows"], table)
@@ -212,7 +212,10 @@ def _read_moving(
     seen: RowSuspects,
     fences: Fences,
 ) -> Following | None:
-    """Read the rows of *seen* again, or end as UNKNOWN and begin the next look with them."""
+    """Read the rows of *seen* again; after too many tries, end as UNKNOWN.
+
+    Then the next reading begins at the same batch, so it includes these rows.
+    """
     world, look, after = comparison.world, followed["look"], followed["batch"]
     if seen.tries + 1 >= pace.tries:
         reading = Differences(fences, "", moving=len(seen.rows), ended=world.clock())
@@ -233,9 +236,9 @@ def _rule_on_changes(
     fences: Fences,
     moving: int,
 ) -> Following | None:
-    """Rule on a look at changes; the rows of *seen* differ, and others only if some are *moving*.
+    """Rule on a reading of changed rows; only the rows of *seen* differ, and *moving* others.
 
-    Their buckets must say so, too: one key may be written in a way that finds no row by it.
+    Reading their buckets must confirm this, because some spellings of a key find no row.
     """
     look, rows = memory["followed"]["look"], len(seen.rows)
     try:
@@ -262,7 +265,7 @@ def _rule_on_changes(
 def _verify_changes(
     comparison: KeyedComparison, memory: Mapping[str, Any], *, found: bool
 ) -> Verified | None:
-    """What the scan and the last look at changes prove; a row that was *found* voids it."""
+    """What the scan and the last reading of changes prove; *found* rows remove ``through``."""
     begun, look = WholeScan.loads(memory).begun, memory["followed"]["look"]
     if begun is None or look["held"] is None:  # a clock that was ahead makes no claim
         return None
@@ -279,7 +282,7 @@ def _verify_changes(
 
 
 def choose_rest(reading: Differences, pace: KeyedPace) -> timedelta:
-    """How long to wait after a scan: longer if another one would hardly settle more."""
+    """Return how long to wait after a scan: longer if another one would hardly settle more."""
     if reading.found or reading.more:
         return min(pace.whole_every, SOON)
     return min(pace.whole_every, MOVING_REST) if reading.moving else pace.whole_every
@@ -287,7 +290,7 @@ def choose_rest(reading: Differences, pace: KeyedPace) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class WholeScan:
-    """When a scan began, and up to when its mirror held every change then; None if unknown."""
+    """When a scan began, and up to which instant its mirror held every change; None if unknown."""
 
     begun: datetime | None
     held: datetime | None
@@ -309,12 +312,12 @@ def find_verified(
     scan: WholeScan,
     batch: int,
 ) -> Verified | None:
-    """What a scan that has ended proves of changed rows; None if nothing that was not known.
+    """Return what an ended scan proves about changed rows; None if it proves nothing new.
 
-    *looks* are those of its first step, and *batch* is what the mirror is applied through now. Each
-    row changed before ``scan.held`` was in the mirror that was looked at. It was equal there, or
-    with later changes that the mirror has by now. Rows in motion, or more than were read, prove
-    nothing; a finding voids what an earlier scan proved.
+    *looks* are those of its first step, and *batch* is the batch that the mirror is applied through
+    now. Each row changed before ``scan.held`` was in the mirror that was read. It was equal there,
+    or with later changes that the mirror has by now. Rows in motion, or rows that were not read,
+    prevent a proof. A finding invalidates the proof of an earlier scan.
     """
     compared = {look.shard for look in looks}
     if scan.begun is None or compared != {*shards}:
@@ -327,9 +330,9 @@ def find_verified(
 
 
 def describe_put_back(known: Sequence[int] | None, mirror: MirrorSide) -> str:
-    """Say that *mirror* is older than what was compared of it; empty if it is not.
+    """Describe that *mirror* is older than the compared one; empty if it is not.
 
-    *known* are version and batch; None where an earlier version of Sluice looked.
+    *known* has its version and batch; None from an earlier version of Sluice.
     """
     if known is None or (mirror.version >= known[0] and mirror.batch >= known[1]):
         return ""
@@ -343,7 +346,7 @@ Step = tuple[RowSuspects | None, Differences | NotYet]
 
 
 def _is_over(memory: Mapping[str, Any], now: datetime) -> bool:
-    """Whether a cycle has ended, and its rest, too."""
+    """Whether a cycle and the rest after it have ended."""
     if memory["rest"] is None:
         return False
     ended, rest = datetime.fromisoformat(memory["ended"]), timedelta(seconds=memory["rest"])
@@ -375,7 +378,7 @@ def _confirm(
     found = find_wrong(became.items())
     reading = replace(reading, found=found, moving=moving, more=seen.cut, names=seen.names)
     reading = replace(reading, columns=name_columns(comparison, found))
-    if not found:  # a PASS claims no more than what was compared
+    if not found:  # a PASS covers only what was committed before the scan ended
         fences = fences_after(comparison.table, comparison.world, begun)
         reading = replace(reading, as_of=fences or reading.as_of)
     return None, reading

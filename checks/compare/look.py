@@ -1,12 +1,12 @@
-"""Looks at ranges of both sides, and at the rows of those that differ.
+"""Compares ranges of both sides, and the rows of ranges that differ.
 
-One look takes three steps, with a wait for the next heartbeat between them.
+A comparison has three steps, with a wait for the next heartbeat between them.
 
-1. The mirror's ranges are added up, and then the source's, in one snapshot.
-2. A range that differs is equal if one position explains it (`find_position`).  The rows of the
-   others are read on both sides; those that differ are suspects.
-3. The mirror has passed the position of the second step.  A suspect that still differs is wrong,
-   unless a change of it has landed since, or the source says something else by now.
+1. The ranges of the mirror are summed, and then those of the source, in one snapshot.
+2. A differing range counts as equal if one position explains it (`find_position`).  The rows of the
+   other ranges are read on both sides; those that differ are suspects.
+3. The mirror has passed the position of step 2.  A suspect that still differs is wrong, unless a
+   change of it has landed since, or the source now has a different row.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -51,20 +51,20 @@ from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column, TableSchema
 
 MOST_CHANGES = 100_000
-"""Changes since a look that are followed; with more, the rows are read instead."""
+"""Most changes since a look that are followed; with more, the rows are read instead."""
 MOST_ROWS = 50_000
-"""Rows of one range that are read one by one."""
+"""Most rows of one range that are read one by one."""
 MOST_NARROWED = 1_000
-"""Rows of one look whose differing columns are looked up."""
+"""Most rows of one look whose differing columns are determined."""
 MOST_SHOWN = 5
-"""Columns that are not compared and are named in a ruling."""
+"""Most columns without comparison that a ruling names."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedColumns:
     """The columns of a shard that are compared, and why others are not.
 
-    ``since`` is the order since which no statement has changed them or their values.
+    ``since`` is the order since which no schema change has changed them or their values.
     """
 
     columns: tuple[DigestColumn, ...]
@@ -75,9 +75,10 @@ class ComparedColumns:
 def choose_columns(
     table: Table, shard: Shard, schema: TableSchema, world: World
 ) -> ComparedColumns:
-    """Which columns of *schema* have one text at source and mirror.
+    """Choose the columns of *schema* whose values have the same text at source and mirror.
 
-    The log describes a column, the server knows more of it, and the collector may alter it.
+    Three facts decide: the description in the log, that of the server, and whether the collector
+    alters the column.
 
     Raises:
         UnreachableError: the source or its collector does not answer.
@@ -109,7 +110,7 @@ def choose_columns(
 
 
 def choose_all_columns(table: Table, world: World) -> dict[Shard, ComparedColumns] | Undecided:
-    """The compared columns of each shard, or why one has none."""
+    """Return the compared columns of each shard, or why one shard has none."""
     columns = dict[Shard, ComparedColumns]()
     for shard in table.shards:
         schema = world.schema(shard)
@@ -123,24 +124,27 @@ def choose_all_columns(table: Table, world: World) -> dict[Shard, ComparedColumn
 
 
 def describe_since(columns: ComparedColumns) -> list[str]:
-    """The order since which no statement has changed their values; empty if none has."""
+    """Return ``columns.since`` as text in a list; empty if there is no such order."""
     return [f"since {'.'.join(map(str, columns.since.parts))}"] if columns.since else []
 
 
 def are_partial(columns: Mapping[Shard, ComparedColumns]) -> bool:
-    """Whether columns of a shard are not compared."""
+    """Whether some columns of a shard are not compared."""
     return any(own.left_out for own in columns.values())
 
 
 def describe_left_out(columns: Mapping[Shard, ComparedColumns]) -> str:
-    """The end of a sentence on what was compared: some columns that were not, and why."""
+    """Return the end of a sentence: some columns that were not compared, and why."""
     left = {name: why for own in columns.values() for name, why in own.left_out.items()}
     shown = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:MOST_SHOWN])
     return f"; not compared: {shown}" if shown else ""
 
 
 def _choose_form(logged: Column, server: Column | None) -> Form | str:
-    """The form of a column's values, by its log and its *server* (None: it is not there now)."""
+    """Return the form of a column's values, from log and *server*, or why it has no form.
+
+    *server* is None if the column no longer exists.
+    """
     form = logged.dialect.digest_form(logged)
     if server is None or not isinstance(form, Form):
         return form
@@ -154,9 +158,9 @@ def _choose_form(logged: Column, server: Column | None) -> Form | str:
 class Look:
     """The ranges of one shard that differed, and what is needed to explain them.
 
-    ``version`` and ``batch`` are the mirror's, which was looked at before the source.  ``ranges``
-    and ``rows`` count all that was looked at, and ``counts`` are the rows of each range at the
-    source; they are not remembered.
+    ``version`` and ``batch`` are those of the mirror, which was read before the source.  ``ranges``
+    and ``rows`` count everything that was read. ``counts`` has the rows of each range at the
+    source; `dumps` leaves it out.
     """
 
     shard: Shard
@@ -178,7 +182,7 @@ class Look:
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "Look | None":
-        """Read back what :meth:`dumps` wrote; None if the shard is gone."""
+        """Read back what :meth:`dumps` wrote; None if the shard no longer exists."""
         shard = next((one for one in table.shards if str(one) == raw["shard"]), None)
         if shard is None:
             return None
@@ -196,8 +200,8 @@ class RowSuspects:
     """Rows that differed, with their digests at the source, read in one look.
 
     ``landed`` is the newest batch known before the look, ``ended`` the instant it ended.
-    ``names`` are those of rows that have no id, but the digest of a key.  ``cut`` counts rows that
-    differed and were too many to be listed, where they are counted.
+    ``names`` has the names of rows whose id is the digest of a key.  ``cut`` counts differing rows
+    that are not listed because there were too many; 0 if they are not counted.
     """
 
     rows: Mapping[Suspect, RangeDigest]
@@ -218,7 +222,7 @@ class RowSuspects:
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "RowSuspects":
-        """Read back what :meth:`dumps` wrote; rows of shards that are gone are left out.
+        """Read back what :meth:`dumps` wrote; rows of shards that no longer exist are left out.
 
         Earlier versions wrote no ``cut`` for ids.
         """
@@ -230,7 +234,7 @@ class RowSuspects:
         return cls(rows, raw["landed"], ended, raw["tries"], names, raw.get("cut", 0))
 
     def _name(self, suspect: Suspect) -> list[str]:
-        """The name of a row; empty if it has an id."""
+        """Return the name of a row in a list; empty if it has none."""
         return [self.names[suspect]] if suspect in self.names else []
 
 
@@ -238,7 +242,7 @@ class RowSuspects:
 class DifferingRows:
     """Rows of a range that differ, by id, with their digests at the source.
 
-    ``whole`` unless there are more rows than are read.
+    ``whole`` is False if the range has more rows than are read.
     """
 
     rows: Mapping[int, RangeDigest]
@@ -249,8 +253,8 @@ class DifferingRows:
 class FoundSuspects:
     """Rows that differ, and the ranges that may have more of them.
 
-    No row of the ``unread`` ones was read.  Those of ``partly`` have more rows than could be
-    listed, and the ``large`` ones more than the source lists at all, or in time.
+    ``unread`` ranges were not read.  Ranges of ``partly`` have more differing rows than could be
+    listed.  ``large`` ranges have more rows than the source lists at all, or in time.
     """
 
     rows: RowSuspects
@@ -261,9 +265,9 @@ class FoundSuspects:
 
 @dataclass(frozen=True, slots=True)
 class RowsBefore:
-    """Rows of the mirror at a look, by id: their digests, and their orders if they are known.
+    """Rows of the mirror at the time of a look, by id: digests, and orders if they are known.
 
-    ``top`` is the highest order applied by then; asked for only where a row was not there.
+    ``top`` is the highest order applied by then. It is read only if a changed row did not exist.
     """
 
     digests: Mapping[int, RangeDigest]
@@ -273,9 +277,9 @@ class RowsBefore:
     def explain(
         self, look: RangeLook, changes: Sequence[RowChange]
     ) -> Mapping[int, RangeDigest] | None:
-        """What the last of *changes* made of each row; None if they do not explain the range.
+        """Return each row's digest after *changes*; None if they do not explain the range.
 
-        They do if the mirror has the source's digest of the range after some of them.
+        They explain it if the mirror has the source's digest of the range after some of them.
         """
         applied = drop_redelivered(changes, self.orders, self.top)
         if applied is None or find_position(look, self.digests, applied) is None:
@@ -288,27 +292,27 @@ B = TypeVar("B")
 
 
 class Together(Protocol):
-    """Asks two questions that do not wait for each other, and returns both answers."""
+    """Runs two independent queries and returns both answers."""
 
     def __call__(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """Return what *first* and *second* return; raise what one of them raises."""
+        """Return the results of *first* and *second*; an exception of either is raised."""
         ...
 
 
 class Narrowing(Protocol):
-    """A comparison that can say in which columns rows differ."""
+    """A comparison that can find the columns in which rows differ."""
 
     def differing_columns(self, suspects: Iterable[Suspect]) -> dict[Suspect, tuple[str, ...]]:
-        """Names of the columns in which each row differs now; of the first ``MOST_NARROWED``."""
+        """Return the columns in which each row differs now, for `MOST_NARROWED` rows at most."""
         ...
 
 
 def name_columns(
     comparison: Narrowing, wrong: Iterable[tuple[Suspect, SuspectState]]
 ) -> dict[Suspect, tuple[str, ...]]:
-    """The columns of those rows of *wrong* that differ.
+    """Return the columns in which the DIFFERENT rows of *wrong* differ.
 
-    None where a side does not answer: what was confirmed is reported all the same.
+    Empty if a side does not answer: the confirmed rows are reported nevertheless.
     """
     different = [one for one, state in wrong if state is SuspectState.DIFFERENT]
     with suppress(UnreachableError, ProofError):
@@ -317,16 +321,16 @@ def name_columns(
 
 
 def ask_one_by_one(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-    """Ask *second* after *first*."""
+    """Call *first*, then *second*, and return both results."""
     return first(), second()
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One table in one round: its columns are those of the newest landed schema of each shard.
+    """Compares one table in one round, by the newest landed schema of each shard.
 
-    ``known`` are changes that were read in this round, by shard and batches.  ``together`` asks
-    the two sides of ranges.  A source is asked for ``at_once`` rows by their ids; None: for all.
+    ``known`` caches the changes read in this round, by shard and batches.  ``together`` reads the
+    ranges of both sides.  ``at_once`` is how many rows one query reads by their ids; None: all.
     """
 
     table: Table
@@ -340,10 +344,10 @@ class Comparison:
 
     @property
     def asked(self) -> dict[str, list[str]]:
-        """The compared columns with their forms, as JSON values; others after a new version.
+        """What is compared, as JSON values; they change with columns, forms and `VERSION`.
 
-        The order of the newest statement that may have changed values is the last: a column may be
-        altered, or dropped and added again, and have the same form.
+        The last value is the order of the newest schema change that may have changed values. A
+        column may be altered, or dropped and added again, and keep the same form.
         """
         return {
             str(shard): [
@@ -354,9 +358,9 @@ class Comparison:
         }
 
     def look_at(self, shard: Shard, ranges: Sequence[Range]) -> Look:
-        """Add up both sides of *ranges*, which are ascending and disjoint.
+        """Sum both sides of *ranges*, which are ascending and disjoint.
 
-        The version of the mirror is older than what the source is asked for.
+        The version of the mirror is fixed before the source is read.
 
         Raises:
             TooManyRowsError: a range is too large to be read without harm.
@@ -373,7 +377,7 @@ class Comparison:
     def look_at_rows(self, shard: Shard, ids: Sequence[int], since: int) -> Look:
         """Read the rows of *ids*, which ascend, on both sides: the mirror first.
 
-        Most of them were written by batches after *since*, where they are looked for first.
+        Most of them were written by batches after *since*, so the mirror is searched there first.
         """
         mirror, columns = self.world.mirror(self.table), self.columns[shard].columns
         there = mirror.id_digests(shard, self._id, ids, columns, since)
@@ -385,13 +389,13 @@ class Comparison:
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing)
 
     def look_at_newest(self, shard: Shard, span: Range, most: int) -> tuple[Look, int]:
-        """Read the rows of *span* one by one on both sides; and the id below which all were read.
+        """Read the rows of *span* on both sides; also return the id below which all were read.
 
         That is the end of *span*, unless a side has more than *most* rows in it, or the source
-        does not let so many be read.
+        does not allow reading that many.
 
         Raises:
-            TooManyRowsError: the source does not let a single row be read.
+            TooManyRowsError: the source does not allow reading even one row.
         """
         asked, columns = (shard, self._id, span), self.columns[shard].columns
         mirror = self.world.mirror(self.table)
@@ -405,7 +409,7 @@ class Comparison:
                 most = max(most // NARROWER, 1)
         there = mirror.row_digests(*asked, columns, most)
         cuts = [max(rows[-1][0], span[0] + 1) for rows in (here, there) if len(rows) >= most]
-        until = min([span[1], *cuts])  # the last id of a list that is cut off may go on
+        until = min([span[1], *cuts])  # the last id of a cut list may have more rows
         source, copied = (sum_rows(one for one in rows if one[0] < until) for rows in (here, there))
         looks = [
             RangeLook((id_, id_ + 1), copied.get(id_, NO_ROW), source.get(id_, NO_ROW))
@@ -416,11 +420,11 @@ class Comparison:
         return Look(shard, mirror.version, mirror.batch, len(looks), rows, differing), until
 
     def first_id(self, shard: Shard, span: Range) -> int | None:
-        """The lowest id in *span* at the source; None if it has none there."""
+        """Return the lowest id in *span* at the source; None without any."""
         return next(iter(self._source(shard).ids(shard, self._id, span, 1)), None)
 
     def read_no_row(self, shard: Shard) -> None:
-        """Ask the source for an id that it does not have, as it is asked for rows.
+        """Query the source for an id that it does not have, with the query for rows.
 
         Raises:
             SlowError: even that takes too long.
@@ -429,10 +433,10 @@ class Comparison:
         self._digests_at_source(shard, [highest + 1])
 
     def read_ids(self, shard: Shard, keys: Sequence[str]) -> list[int | None]:
-        """The ids that *keys* of the change log spell; None for one that is no whole number.
+        """Return the ids that *keys* of the change log spell; None for a key that is no integer.
 
         Raises:
-            ProofError: no such column has landed.
+            ProofError: the id column has not landed.
         """
         schema = self.world.schema(shard)
         column = schema.column(self._id) if schema else None
@@ -442,15 +446,15 @@ class Comparison:
         return [_whole_number(one) for one in column.dialect.values(column, texts).to_pylist()]
 
     def unexplained(self, look: Look) -> tuple[Range, ...]:
-        """The ranges of *look* not equal at any position; the mirror has passed it."""
+        """Return the ranges of *look* that no position explains; the mirror must have passed it."""
         spans = tuple(one.span for one in look.differing)
         changes = self._changes(look) if spans else None
-        if not changes:  # none that may explain them, or none that can be followed
+        if not changes:  # no change may explain them, or the changes cannot be followed
             return spans
         found = split_changes(spans, changes)
         try:
             before = self._rows_before(look, [one for own in found.values() for one in own])
-        except UnreachableError:  # the files of that version are gone
+        except UnreachableError:  # the files of that version were deleted
             return spans
         looks = {one.span: one for one in look.differing}
         made = {span: before.explain(looks[span], found[span]) for span in spans}
@@ -465,11 +469,10 @@ class Comparison:
     def find_suspects(
         self, spans: Mapping[Shard, Sequence[Range]], most: int, ranges: int | None = None
     ) -> "FoundSuspects":
-        """Rows of *spans* that the two sides do not hold alike.
+        """Find rows of *spans* that differ, at *most* that many; each shard has a share of them.
 
-        At *most* so many, and other ones each time if there are more; each shard has its share.
-        At most *ranges* of a shard are read, in their order, and none after one that takes too
-        long; None: as many as there is room for rows.
+        If there are more, each batch selects others.  At most *ranges* ranges of a shard are read,
+        in order, and none after one that takes too long.  None: as many as *most* allows.
 
         Raises:
             SlowError: the source takes too long to list a range, and *ranges* is None.
@@ -486,7 +489,7 @@ class Comparison:
                     continue
                 try:
                     found = self._differing_rows(shard, span)
-                except (TooManyRowsError, SlowError) as error:  # its digest was neither
+                except (TooManyRowsError, SlowError) as error:  # although its digest was readable
                     if isinstance(error, SlowError):
                         if ranges is None:
                             raise
@@ -503,7 +506,7 @@ class Comparison:
         return FoundSuspects(RowSuspects(rows, landed, self.world.clock()), unread, partly, large)
 
     def _differing_rows(self, shard: Shard, span: Range) -> "DifferingRows":
-        """Rows of *span* that differ."""
+        """Return the rows of *span* that differ."""
         asked = (shard, self._id, span, self.columns[shard].columns, MOST_ROWS)
         here = self._source(shard).row_digests(*asked)
         there = self.world.mirror(self.table).row_digests(*asked)
@@ -517,7 +520,7 @@ class Comparison:
         return RowSuspects(rows, landed, self.world.clock(), tries)
 
     def judge(self, seen: RowSuspects) -> dict[Suspect, SuspectState]:
-        """What became of each suspect; only for a mirror that is newer than *seen*."""
+        """Judge each suspect; the mirror must have passed *seen*."""
         ordered = sorted(one for one in seen.rows if one[0] in self.columns)
         there = self._digests(ordered, self._digests_in_mirror)
         differ = [one for one in ordered if there[one] != seen.rows[one]]
@@ -525,7 +528,7 @@ class Comparison:
         return judge_rows(seen, there, self._digests(differ, self._digests_at_source), touched)
 
     def differing_columns(self, suspects: Iterable[Suspect]) -> dict[Suspect, tuple[str, ...]]:
-        """Names of the columns in which each row differs now; of the first ``MOST_NARROWED``."""
+        """Return the columns in which each row differs now, for `MOST_NARROWED` rows at most."""
         ordered, mirror = sorted(islice(suspects, MOST_NARROWED)), self.world.mirror(self.table)
         found = dict[Suspect, tuple[str, ...]]()
         for shard, rows in groupby(ordered, key=lambda one: one[0]):
@@ -549,7 +552,7 @@ class Comparison:
         return self.world.source(shard.source)
 
     def _in_parts(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
-        """*ids* as a source is asked for them, in one snapshot each."""
+        """Divide *ids* into the parts that one query reads, each in one snapshot."""
         size = self.at_once or max(len(ids), 1)
         return (ids[at : at + size] for at in range(0, len(ids), size))
 
@@ -570,7 +573,7 @@ class Comparison:
         return ask_suspects(suspects, lambda own, spans: read(own, [id_ for id_, _ in spans]))
 
     def _rows_before(self, look: Look, changes: Sequence[RowChange]) -> "RowsBefore":
-        """The mirror's rows that *changes* are about, as they were at the look."""
+        """Return the mirror's rows that *changes* concern, as they were at *look*."""
         mirror, shard = self.world.mirror(self.table).as_of(look.version), look.shard
         ids = sorted({change.id for change in changes})
         digests = mirror.id_digests(shard, self._id, ids, self.columns[shard].columns)
@@ -581,7 +584,7 @@ class Comparison:
         return RowsBefore(found, {id_: orders.get(id_) for id_ in found}, top)
 
     def _changes(self, look: Look) -> list[RowChange] | None:
-        """Landed changes of the shard after the look's batch; None if they cannot be followed."""
+        """Return the changes of the shard merged after *look*; None if they cannot be followed."""
         schema, columns = self.world.schema(look.shard), self.columns[look.shard].columns
         until = self.world.mirror(self.table).batch
         asked = look.shard, look.batch, until
@@ -600,9 +603,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class LookedAgain:
-    """A look at ``ranges`` of a shard that are open, if any are.
+    """A look at ``ranges``, which are open ranges of a shard; empty without any.
 
-    ``opened`` are all that are open: those that were too large are narrower now.
+    ``opened`` are all open ranges of the shard; those that were too large are narrower now.
     """
 
     looks: Sequence[Look]
@@ -613,13 +616,13 @@ class LookedAgain:
 def look_again(
     comparison: Comparison, shard: Shard, opened: Sequence[Range], most: int
 ) -> LookedAgain:
-    """Look at the first *most* of the ranges that are *opened*; at fewer if that is too much.
+    """Read the first *most* of the ranges *opened*; fewer if that is too much.
 
-    One that is too large even alone is looked at in parts: it may have more rows by now, or be
-    open since more rows were allowed.
+    A range that is too large even alone is divided. It may have grown, or been opened when a higher
+    limit was configured.
 
     Raises:
-        SlowError: the source takes too long for so many.
+        SlowError: the source takes too long for so many ranges.
     """
     most = min(most, len(opened))
     while most:
@@ -647,7 +650,10 @@ def digest_changes(
     schema: TableSchema,
     columns: Sequence[DigestColumn],
 ) -> list[RowChange] | None:
-    """*versions* of the rows *ids*, digested by *columns*; None if a value cannot be read."""
+    """Return *versions* of the rows *ids* as changes with digests of *columns*.
+
+    None if a value cannot be read.
+    """
     typed = type_rows(pa.array([one.after for one in versions], pa.string()), schema.columns)
     if any(typed.misread.to_pylist()):
         return None
@@ -662,14 +668,14 @@ def digest_changes(
 
 
 def _name_columns(row: str) -> AbstractSet[str]:
-    """The columns that a row has, as the log writes it."""
+    """Return the columns of a row of the change log."""
     return (read_row(Raw(row.encode())) or {}).keys()
 
 
 def differing_rows(
     here: Iterable[tuple[int, int]], there: Iterable[tuple[int, int]]
 ) -> dict[int, RangeDigest]:
-    """Ids whose rows differ, with their digests at the source (*here*)."""
+    """Return the ids whose rows differ, with their digests at the source (*here*)."""
     source, mirror = sum_rows(here), sum_rows(there)
     return {
         id_: source.get(id_, NO_ROW)
@@ -681,7 +687,7 @@ def differing_rows(
 def choose_rows(
     found: Mapping[int, RangeDigest], batch: int, room: int
 ) -> list[tuple[int, RangeDigest]]:
-    """At most *room* of the rows *found*; which come first changes with each *batch*."""
+    """Return at most *room* of the rows *found*; each *batch* starts at another row."""
     rows = [*found.items()]
     first = batch % max(len(rows), 1)
     return [*rows[first:], *rows[:first]][: max(room, 0)]
@@ -693,10 +699,10 @@ def judge_rows(
     after: Mapping[Suspect, RangeDigest],
     touched: Collection[Suspect],
 ) -> dict[Suspect, SuspectState]:
-    """Rule on rows of *seen* that are *there*, in a mirror that came past that.
+    """Judge rows of *seen*; *there* has their digests in a mirror that has passed *seen*.
 
-    *after* is what the source has since, of the rows that differ.  Of those *touched* a change has
-    landed since *seen*.
+    *after* has the digests at the source since then, of the rows that differ.  *touched* are rows
+    with a change that has landed since *seen*.
     """
     return {
         one: judge_row(seen.rows[one], digest, after[one], touched=one in touched)
@@ -709,7 +715,11 @@ def judge_rows(
 def judge_row(
     before: RangeDigest, there: RangeDigest, after: RangeDigest, *, touched: bool
 ) -> SuspectState:
-    """Rule on one id: at the source, in a mirror that came past that, at the source since."""
+    """Judge one id from its digests.
+
+    *before*: at the source. *there*: in a mirror that has passed that reading. *after*: at the
+    source again. *touched*: a change of the id has landed since the first reading.
+    """
     if there == before:
         return SuspectState.CLEARED
     moved = touched or after != before

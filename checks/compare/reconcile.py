@@ -1,15 +1,15 @@
 """Decides whether a range of the source equals the mirror at one position between two looks.
 
-The mirror is looked at first, and then the source. The source's answer is the state of one
-position in between, because a statement sees the transactions in the order of the log. The rows
-of the mirror, with the landed changes since, pass through every such state. So if one of these
-states has the source's digest, both sides were equal at that position, even though rows changed
-all the time. No position fits if a row differs that no change explains.
+The mirror is read first, and then the source. The source's answer is the state of one position in
+between, because a statement sees the transactions in the order of the log. The rows of the mirror,
+with the changes landed since then, go through every such state. So if one of these states has the
+source's digest, both sides were equal at that position, even if rows kept changing. No position
+fits if a row differs that no change explains.
 
-Only changes count that a merge applies: one that is sent again is not newer than its row, and
-changes nothing. It must not explain a wrong row either.
+Only changes that a merge applies count. A redelivered change is not newer than its row and changes
+nothing, so it must not explain a wrong row.
 
-Only equality is proven here. Ranges without a fitting position are looked at row by row.
+This module proves only equality. Ranges without a fitting position are compared row by row.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,7 @@ NO_ROW = RangeDigest()
 class RowChange:
     """A row after a change at *order*; ``digest`` is ``NO_ROW`` if the change deleted it.
 
-    A ``partial`` one says nothing of some columns, so its digest is not that of the row.
+    A ``partial`` change does not have all columns, so its digest is not that of the row.
     """
 
     order: Order
@@ -46,17 +46,17 @@ class RangeLook:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing has to be explained."""
+        """Whether both digests are equal."""
         return self.mirror == self.source
 
 
 def find_position(
     look: RangeLook, before: Mapping[int, RangeDigest], changes: Iterable[RowChange]
 ) -> int | None:
-    """After how many of *changes* the mirror's rows have the source's digest; None for no number.
+    """Return after how many of *changes* the mirror's rows have the source's digest, or None.
 
-    *changes* are those of the range's ids since the mirror's look, in the order of the log.
-    *before* are the mirror's rows at that look, by id, of each id that is changed and was there.
+    *changes* are those of the range's ids since the mirror was read, in the order of the log.
+    *before* has the mirror's digests at that time, by id, of each changed id that it had.
     """
     now, total = dict(before), look.mirror
     if total == look.source:
@@ -70,10 +70,10 @@ def find_position(
 
 
 def last_digests(changes: Iterable[RowChange]) -> dict[int, RangeDigest]:
-    """What the last of *changes* made of each row, by id; they are in the order of the log.
+    """Return the digest of each row after its last change, by id; *changes* have log order.
 
-    A row whose last change is partial is absent. A mirror that has all of them must hold the rest.
-    Else a row that is doubled or not merged would be equal as long as it changes.
+    A row whose last change is partial is absent. A mirror that has merged all *changes* must hold
+    these digests. Otherwise a doubled or unmerged row would seem equal as long as it changes.
     """
     last = {change.id: change for change in changes}
     return {id_: change.digest for id_, change in last.items() if not change.partial}
@@ -82,11 +82,11 @@ def last_digests(changes: Iterable[RowChange]) -> dict[int, RangeDigest]:
 def drop_redelivered(
     changes: Iterable[RowChange], rows: Mapping[int, Order | None], top: Order | None
 ) -> list[RowChange] | None:
-    """Those of *changes* that a merge applies to a mirror; None where that is not known.
+    """Return those of *changes* that a merge applies to a mirror; None if that is not known.
 
-    *rows* has the order of each row that the mirror holds, by id; None where it is not known.
-    *top* is the highest order that was applied before.  A change of a row that is not there may
-    be a redelivery if it is not above that: the row may have been deleted since.
+    *rows* has the order of each row of the mirror, by id; None for a row of unknown order.
+    *top* is the highest order that was applied before.  If a change is not above *top* and the
+    mirror does not have its row, it may be a redelivery: the row may have been deleted since.
     """
     kept = list[RowChange]()
     for change in changes:
@@ -106,9 +106,9 @@ def drop_redelivered(
 def split_changes(
     spans: Sequence[Range], changes: Iterable[RowChange]
 ) -> dict[Range, list[RowChange]]:
-    """The changes of each span, in the order of the log; one that landed twice counts once.
+    """Return the changes of each span, in log order; a change that landed twice counts once.
 
-    *spans* are disjoint.  A change of an id in none of them is left out.
+    *spans* are disjoint.  Changes of ids outside *spans* are left out.
     """
     found: dict[Range, list[RowChange]] = {span: [] for span in spans}
     ordered = sorted(spans)

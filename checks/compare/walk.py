@@ -1,11 +1,11 @@
 """Compares a whole table, or a range of its ids, with its source: once, range after range.
 
-`TableWalk` looks at all ranges, settles those that differ as the check of values does, and names
-each row that is missing, extra, doubled or different. It waits until the mirror has passed the
-position of a look. A range that cannot be decided is reported with the reason, never as equal.
+`TableWalk` reads all ranges, settles those that differ like the check `values`, and names each row
+that is missing, extra, doubled or different. It waits until the mirror has passed the position of a
+look. A range that cannot be decided is reported with the reason, never as equal.
 
-What is in memory does not grow with the rows: looks that differ, at most `MOST_SUSPECTS` rows that
-are read again, and the ranges that were not equal at the first look.
+Memory does not grow with the number of rows. It holds the looks that differ, at most
+`MOST_SUSPECTS` rows that are read again, and the ranges that were not equal at the first look.
 """
 
 from bisect import bisect_right
@@ -42,16 +42,16 @@ from pipeline.errors import ProofError, SlowError, TooManyRowsError, Unreachable
 from pipeline.model import Shard, Table
 
 MOST_SUSPECTS = 10_000
-"""Rows that are read again in one run; ranges that differ beyond that are not settled."""
+"""Most rows that are read again in one run; further ranges that differ are not settled."""
 MOST_OF_LOOK = 500
-"""Of them, those of one look: each is a statement."""
+"""Most rows of one look that are read again: each is a statement."""
 MOST_NAMED = 1_000
-"""Rows that differ and are named, with their columns; the others are counted."""
+"""Most differing rows that are named with their columns; further rows are counted."""
 TRIES = 5
 """How often a row that keeps changing is read."""
 A = TypeVar("A")
 FIRST_RANGES, MOST_RANGES = 4, 64
-"""Ranges of the first look of a shard, and of the largest."""
+"""Number of ranges in the first look of a shard, and in the largest look."""
 AGAIN = "repair what was found, and compare again"
 ANY = (FLOOR, UNSIGNED_CEILING)
 """All ids."""
@@ -59,12 +59,13 @@ ANY = (FLOOR, UNSIGNED_CEILING)
 
 @dataclass(frozen=True, slots=True)
 class WalkPlan:
-    """What is compared, and with how much patience.
+    """What is compared, and how long the walk waits.
 
-    ``closed`` are shards that cannot be looked at, each with the reason.
-    ``within`` is the half-open range of ids.  A range holds about *block_rows*.  One look is of
-    at most *most_ranges*, and lasts about as long as ``look``.  ``patience`` is how long a look
-    waits for the mirror, and ``quiet`` how long for the next heartbeat.
+    ``closed`` are shards that cannot be read, each with the reason.
+    ``within`` is the half-open range of ids.  A range has about ``block_rows`` rows.  One look
+    reads at most ``most_ranges`` ranges, and takes about as long as ``look``.
+    ``patience`` is how long to wait for the mirror to pass a look, or for a server to answer.
+    ``quiet`` is how long to wait for the next heartbeat.
     """
 
     shards: tuple[Shard, ...]
@@ -79,7 +80,7 @@ class WalkPlan:
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """One row that is wrong; ``columns`` are those that differ, if that was looked up."""
+    """One row that is wrong; ``columns`` are those that differ, if they are known."""
 
     shard: Shard
     id: int
@@ -98,7 +99,7 @@ class UndecidedRange:
 
 @dataclass(frozen=True, slots=True)
 class WalkProgress:
-    """How far a walk has come: rows and ranges that were looked at, and looks to be settled."""
+    """Progress of a walk: rows and ranges read, ranges expected, and looks to be settled."""
 
     rows: int = 0
     ranges: int = 0
@@ -108,11 +109,11 @@ class WalkProgress:
 
 @dataclass(frozen=True, slots=True)
 class WalkResult:
-    """What a walk has found.
+    """The result of a walk.
 
-    ``equal``, ``different`` and ``undecided_ranges`` count the ranges that were looked at.
-    ``more`` counts rows by state that are not in ``differences``.  ``versions`` are the lowest
-    and the highest version of the mirror that were read.
+    ``equal``, ``different`` and ``undecided_ranges`` count the ranges that were read.
+    ``more`` counts, by state, the wrong rows that are not in ``differences``.  ``versions`` are the
+    lowest and the highest version of the mirror that were read.
     """
 
     rows: int
@@ -133,7 +134,8 @@ class TableWalk:
     """One walk.
 
     ``open_world`` returns the world as it is now.  ``pause`` waits a moment.  ``tell`` is called
-    after each look, and may wait, too, to spare the source.  ``together`` asks the two sides.
+    with the progress after each look, and may wait to spare the source.  ``together`` reads the two
+    sides.
     """
 
     table: Table
@@ -155,7 +157,7 @@ class TableWalk:
     _read: int = 0
 
     def run(self) -> WalkResult:
-        """Look at every range, and settle what differs.
+        """Read every range, and settle what differs.
 
         Raises:
             UnreachableError: a source did not answer for as long as the plan's patience.
@@ -176,7 +178,7 @@ class TableWalk:
         return self._result(began)
 
     def _walk(self, shard: Shard) -> None:
-        """Look at the ranges of *shard*, as many at once as the time of a look allows."""
+        """Read the ranges of *shard*, as many at once as the time of a look allows."""
         spans, units = [*self._spans(shard)], min(FIRST_RANGES, self.plan.most_ranges)
         self._expect(len(spans))
         spans.reverse()
@@ -202,7 +204,7 @@ class TableWalk:
         self._progress = replace(self._progress, expected=self._progress.expected + ranges)
 
     def _spans(self, shard: Shard) -> Iterator[Range]:
-        """Half-open ranges that cover all ids within the plan's, ascending."""
+        """Yield half-open ranges that cover the plan's range of ids, ascending."""
         rows, low, high = self._patiently(partial(self._read_extent, shard))
         size = block_width(low, high, rows // len(self.table.shards), self.plan.block_rows)
         edges = range(low // size * size, high + size, size)
@@ -211,13 +213,18 @@ class TableWalk:
         yield from (span for span in pairwise(bounds) if span[0] < span[1])
 
     def _read_extent(self, shard: Shard, world: World) -> tuple[int, int, int]:
-        """Rows of the mirror, and the lowest and the highest id of *shard* at its source."""
+        """Return the rows of the mirror, and the lowest and highest id of *shard* at its source."""
         source, column = world.source(shard.source), self.table.id_column or ""
         low, high = source.min_id(shard, column) or 0, source.max_id(shard, column) or 0
         return world.mirror(self.table).rows(), low, high
 
     def _patiently(self, ask: Callable[[World], A]) -> A:
-        """What *ask* answers; what does not answer is asked again, with the plan's patience."""
+        """Return the answer of *ask*; if a server does not answer, retry for the plan's patience.
+
+        Raises:
+            TooManyRowsError: a server takes too long for the question.
+            UnreachableError: a server did not answer in that time.
+        """
         since: datetime | None = None
         while True:
             world = self.open_world()
@@ -234,12 +241,12 @@ class TableWalk:
     def _look(
         self, shard: Shard, ranges: Sequence[Range]
     ) -> tuple[timedelta | None, Sequence[Range]]:
-        """Look at *ranges*: how long that took, and those to be looked at in parts.
+        """Read *ranges*; return how long that took, and the ranges to be divided.
 
-        None and all of them if it was too much at once.
+        Returns None and all ranges if they were too much at once.
 
         Raises:
-            TooManyRowsError: it is one id; names the limit.
+            TooManyRowsError: a single id is too much; names the limit.
         """
 
         def look_now(world: World) -> tuple[Look, datetime, datetime]:
@@ -255,7 +262,7 @@ class TableWalk:
         return ended - begun, self._keep(look, ended)
 
     def _explain_refusal(self, shard: Shard, id_: int, error: TooManyRowsError) -> TooManyRowsError:
-        """The error for one id whose rows the source did not return, with the limit to increase."""
+        """Return the error for one id that the source did not return, with the limit to raise."""
         what, limit = "has more rows than may be read at once", "rows"
         if isinstance(error.__cause__, SlowError):
             what, limit = "was not read in time", "statement"
@@ -263,7 +270,7 @@ class TableWalk:
         return TooManyRowsError(f"id {id_} of {shard} {what}: {error}; {fix}")
 
     def _keep(self, look: Look, ended: datetime) -> Sequence[Range]:
-        """Count what *look* has read, and keep what differs; the ranges that are too large."""
+        """Count what *look* read and keep what differs; return the ranges that are too large."""
         large = [
             one
             for one in look.differing
@@ -280,7 +287,7 @@ class TableWalk:
         return [one.span for one in large]
 
     def _settle(self) -> None:
-        """Explain the looks, and judge the rows, that the mirror has passed by now."""
+        """Explain the looks and judge the rows that the mirror has passed by now."""
         comparison = self._patiently(self._comparison)
         looks, self._looks = self._looks, []
         for look, ended in looks:
@@ -302,9 +309,10 @@ class TableWalk:
     def _try(
         self, world: World, ended: datetime, settle: Callable[[], None]
     ) -> Undecided | NotYet | None:
-        """*settle* once the mirror has passed what was committed before *ended*.
+        """Call *settle* if the mirror has passed everything committed before *ended*.
 
-        What does not answer is asked again, with the patience of the plan.
+        Returns None if it was called, NotYet to try again later, and Undecided if the plan's
+        patience has ended or the question cannot be decided.
         """
         own = sorted({shard.source for shard in self.plan.shards})
         found = await_fences(self.table, world, ended, self.plan.patience, own)
@@ -326,7 +334,7 @@ class TableWalk:
         return None
 
     def _explain(self, comparison: Comparison, look: Look) -> None:
-        """Find a position for each range of *look*; rows of the others become suspects."""
+        """Find a position for each range of *look*; rows of unexplained ranges become suspects."""
         spans = comparison.unexplained(look)
         room = min(MOST_SUSPECTS - self._read, MOST_OF_LOOK)
         if spans and room > 0:
@@ -344,7 +352,7 @@ class TableWalk:
         self._open += [(look.shard, span) for span in spans]
 
     def _judge(self, comparison: Comparison, seen: RowSuspects) -> None:
-        """Keep what is wrong; read again what keeps changing."""
+        """Record wrong rows; read rows again that keep changing."""
         became = comparison.judge(seen)
         moving = [one for one, state in became.items() if state is SuspectState.MOVING]
         if moving and seen.tries + 1 < TRIES:
@@ -395,7 +403,7 @@ class TableWalk:
 def _ranges_with(
     ranges: Iterable[tuple[Shard, Range]], ids: Iterable[Suspect]
 ) -> set[tuple[Shard, Range]]:
-    """Those of *ranges*, which are disjoint, that hold one of *ids*."""
+    """Return those of *ranges*, which are disjoint, that contain one of *ids*."""
     ordered = sorted(ranges)
     lows = [(shard, span[0]) for shard, span in ordered]
     places = ((bisect_right(lows, one) - 1, one) for one in ids)

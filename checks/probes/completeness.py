@@ -1,24 +1,23 @@
-"""Checks that every event landed that the collector counted in its END messages.
+"""Checks that every event has landed that the collector counted in its END messages.
 
 An END is judged only after the mirror has passed the moment at which it was seen landed. By
 then every event of its transaction has landed, in any order of reading the topics. A collector
-that reports no transactions promises nothing, so there is no ruling before a transaction was
-seen to end. A loss below the newest base of its shard no longer counts once the mirror has that
-base.
+that reports no transactions promises nothing, so there is no ruling before the first END. A loss
+below the newest base of its shard no longer counts once the mirror has that base.
 
-ENDs that the change log dropped before they were judged leave the rest UNKNOWN, until newer bases
-of all shards have what they announced.
+If the change log dropped ENDs before they were judged, the check is UNKNOWN. This ends when newer
+bases of all shards have what these ENDs announced.
 
 After a pause there may be hours of ENDs, more than fit into memory.  They are judged in parts, one
-in each round, and it is UNKNOWN until the last part is judged.
+per round, and the check is UNKNOWN until the last part is judged.
 
-What was found short stays so when the change log no longer has its END, because its day was
-dropped or the log was put back. It cannot be counted again then, so only newer bases of all shards
-end it, or an END of it that lands again.
+A loss stays known when the change log no longer has its END, because its day was dropped or the log
+was set back. It cannot be counted again then. Only newer bases of all shards end it, or its END
+landing again.
 
-Cannot see: changes that the collector never sent, extra events that land long after their END, and
-truncates and XA rows, which carry no transaction. Cannot decide: transactions that restarted at an
-event that the log does not show.
+Cannot see: changes that the collector never sent, extra events that land long after their END,
+and truncates and XA rows, which have no transaction. Cannot decide: transactions that restarted at
+an event that the log does not show.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +44,7 @@ from pipeline.model import Fence, Table
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
-    """Transactions by what became of them; ``undecided`` restarted at an unknown event."""
+    """Transactions by result; those ``undecided`` restarted at an unknown event."""
 
     complete: int = 0
     short: tuple[Transaction, ...] = ()
@@ -54,10 +53,10 @@ class EventCount:
 
 
 def expected_events(transaction: Transaction) -> int | None:
-    """Events it has in truth; None if it was begun again and where is not known.
+    """Return how many events the transaction has; None if it restarted at an unknown event.
 
-    Each run before the last counts up to the event the next one began with:
-    ``total_order`` of that event in the older run - 1, and END states the last run.
+    Each run before the last counts up to the event with which the next run began: ``total_order``
+    of that event in the older run - 1. END states the number of the last run.
     """
     if len(transaction.resumed) != transaction.begun - 1:
         return None
@@ -65,7 +64,7 @@ def expected_events(transaction: Transaction) -> int | None:
 
 
 def count_events(transactions: Iterable[Transaction]) -> EventCount:
-    """Compare promise and landing of each, both ways."""
+    """Compare the promised and the landed events of each transaction."""
     complete, undecided = 0, 0
     short: list[Transaction] = []
     over: list[Transaction] = []
@@ -80,14 +79,14 @@ def count_events(transactions: Iterable[Transaction]) -> EventCount:
     return EventCount(complete, tuple(short), tuple(over), undecided)
 
 
-MOST_EVENTS = 2**40  # of a transaction; an END that announces more is garbled
+MOST_EVENTS = 2**40  # per transaction; an END that announces more is corrupt
 
 
 def count_minutes(transactions: Iterable[Transaction], found: datetime) -> tuple[LedgerEntry, ...]:
-    """Return what was announced and what landed, by the minute of END; *found* now.
+    """Return announced and landed events by the minute of END; *found* is the time of this count.
 
-    One that began again is counted over all its tables, so its minute is unknown. So is that of an
-    END whose count no transaction can have.
+    A restarted transaction is counted over all its tables, so its minute is unknown. So is the
+    minute of an END with an impossible count.
     """
     return add_entries(_count_minute(each, found) for each in transactions)
 
@@ -107,20 +106,20 @@ def _count_minute(each: Transaction, found: datetime) -> LedgerEntry:
 
 
 NAME = "completeness"
-ENDED, UNREPORTED = "ended", "untold"  # what was seen last of a table's transactions
-MOST_WRONG = 100  # batches with wrong transactions that are counted again, the oldest
-MOST_LOST = 1_000  # wrong transactions that are remembered one by one, the oldest
-MOST_BATCHES = 1_000  # that are judged in one round
-MOST_ENDS = 200_000  # of these batches, of all tables; some 0.5 kB each
-MOST_AGAIN = 1_000  # batches in which the place is looked for where a change log was put back
+ENDED, UNREPORTED = "ended", "untold"  # last known state of a table's transactions
+MOST_WRONG = 100  # most batches with wrong transactions that are counted again, oldest first
+MOST_LOST = 1_000  # most wrong transactions that are stored one by one, oldest first
+MOST_BATCHES = 1_000  # most batches that are judged in one round
+MOST_ENDS = 200_000  # most ENDs of these batches, of all tables; about 0.5 kB each
+MOST_AGAIN = 1_000  # most batches searched for the point to which a change log was set back
 GONE = -1  # batch of an END that the change log no longer has
 
 
 @dataclass(frozen=True, slots=True)
 class WrongTransaction:
-    """A wrong transaction whose END landed in ``batch``, or is `GONE`.
+    """A wrong transaction; its END landed in ``batch``, which is `GONE` if no longer in the log.
 
-    ``seen`` is the newest batch when it was found: a base that begins later has what it lost.
+    ``seen`` is the newest batch when the loss was found: a base that begins later has its events.
     """
 
     id: str
@@ -143,13 +142,13 @@ def _is_below(table: Table, bases: Mapping[str, ShardBase], batch: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DroppedBatches:
-    """How many batches the change log dropped before their ENDs were judged, and the newest."""
+    """Number of batches that the log dropped before their ENDs were judged, and the newest."""
 
     number: int = 0
     until: int = GONE
 
     def with_more(self, after: int, dropped: int) -> "DroppedBatches":
-        """Add batches above *after*, where *dropped* is the newest that is gone."""
+        """Add the batches above *after* up to *dropped*, the newest dropped batch."""
         first = max(after, self.until)
         if dropped <= first:
             return self
@@ -158,11 +157,11 @@ class DroppedBatches:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """The tally of the transactions whose END landed in batches up to ``until`` (included).
+    """The count of the transactions whose END landed in batches up to ``until`` (included).
 
-    ``counted`` are the minutes of those that no reading before had.  ``advice`` says what ends
-    wrong ones that cannot be counted again; empty if all can.  ``unjudged`` says why ENDs are not
-    among them; empty if all are.
+    ``counted`` are the minutes of transactions that no earlier reading had.  ``advice`` says how to
+    end losses that cannot be counted again; empty if all can.  ``unjudged`` says why some ENDs are
+    not judged; empty if all are.
     """
 
     as_of: tuple[Fence, ...]
@@ -177,7 +176,7 @@ class Promises:
 
     @property
     def value(self) -> float:
-        """Events promised and not landed; negative if more landed than were promised."""
+        """Number of events that were promised and have not landed; negative if too many landed."""
         wrong = (*self.tally.short, *self.tally.over)
         return float(sum((expected_events(each) or 0) - each.landed for each in wrong))
 
@@ -195,7 +194,7 @@ class Completeness:
     whole: ClassVar[bool] = True
 
     def measure(self, table: Table, world: World) -> Promises | NotYet | Undecided:
-        """Judge what had landed when last looked; what was wrong before is counted again."""
+        """Judge the ENDs that had landed in the last round, and count earlier losses again."""
         memory = world.recall(table, NAME)
         if memory is None:
             _begin(table, world)
@@ -218,7 +217,7 @@ class Completeness:
         return Promises(fences, count.until, found, ended, counted, advice, why, bool(left))
 
     def judge(self, reading: Promises, past: Sequence[float]) -> Ruling:
-        """Rule on the tally; history plays no part."""
+        """Rule on the count; *past* is not used."""
         found = reading.tally
         wrong = (*found.short, *found.over)
         if wrong:
@@ -237,12 +236,13 @@ class Completeness:
 
 @dataclass(frozen=True, slots=True)
 class SettledCount:
-    """What became of the transactions since the last judgement, and of those wrong before.
+    """The result for the transactions since the last judgement, and for those wrong before.
 
-    ``new`` are those that no count before had, up to batch ``until``.  ``wrong`` are the batches
-    that are counted again, and ``rest`` those between which there are more: they are counted again
-    when enough of the older ones are good.  ``lost`` are the wrong transactions that are
-    remembered.  ``dropped`` are batches that were never judged and that no newer base makes good.
+    ``new`` are transactions that no earlier count had, up to batch ``until``.
+    ``wrong`` are the batches to count again next time. ``rest`` is a range (low, high] with more of
+    them, which are counted again when enough of the older ones are complete.
+    ``lost`` are the wrong transactions to store.  ``dropped`` are batches that were never judged
+    and that no newer base makes good.
     """
 
     new: Sequence[Transaction]
@@ -256,14 +256,14 @@ class SettledCount:
     def remember(
         self, table: Table, world: World, before: Mapping[str, Any], *, shown: str
     ) -> None:
-        """Keep it; what *before* said to judge remains so until all of it is."""
+        """Store it; the range to judge stays that of *before* until all of it is judged."""
         memory = {"wrong": self.wrong, "rest": self.rest, "told": shown, "after": self.until}
         if self.dropped.number:
             memory["dropped"] = [self.dropped.number, self.dropped.until]
         _remember(table, world, memory, self.lost, before if self.until < before["until"] else None)
 
     def describe_left(self, until: int) -> str:
-        """Which batches up to *until* have yet to be judged; empty if none."""
+        """Describe which batches up to *until* are not judged yet; empty if all are."""
         if self.until < until:
             return f"transactions are judged up to batch {self.until}, not yet up to {until}"
         if self.rest and not self.wrong:
@@ -313,7 +313,7 @@ def _count_since(table: Table, world: World, memory: Mapping[str, Any]) -> Settl
 
 
 def _limit_span(log: LogReader, after: int, until: int) -> int:
-    """The newest batch up to *until* that is judged at once with the others above *after*."""
+    """Return the newest batch, at most *until*, up to which one round judges all above *after*."""
     until = min(until, after + MOST_BATCHES)
     return log.limit_ends(after, until, MOST_ENDS) if until > after + 1 else until
 
@@ -324,9 +324,10 @@ def _find_uncounted(
     stated: Container[str],
     dropped: int,
 ) -> Iterator[WrongTransaction]:
-    """Those of *known* that *stated* has no answer to, though it counted *spans*; or that are gone.
+    """Yield those of *known* that were not counted again.
 
-    Batches up to *dropped* are gone.
+    *spans* were counted, and *stated* has the ids found there. A transaction is `GONE` if it was
+    not found, or if its batch is not above *dropped*.
     """
     for one in known:
         counted = any(low < one.batch <= high for low, high in spans)
@@ -343,7 +344,7 @@ def _spell_gone(one: WrongTransaction) -> Transaction:
 def _find_lost(
     found: EventCount, known: Iterable[WrongTransaction], newest: int
 ) -> Iterator[WrongTransaction]:
-    """The wrong ones of *found*, by batch; those that are not *known* are found now."""
+    """Yield the wrong transactions of *found*, by batch; unless *known*, they are found now."""
     seen = {(one.id, one.batch): one.seen for one in known}
     for each in sorted((*found.short, *found.over), key=lambda each: each.end_batch):
         batch = each.end_batch
@@ -373,7 +374,7 @@ def _advise(table: Table, lost: Iterable[WrongTransaction]) -> str:
 
 
 def _clip_span(span: Sequence[int], dropped: int, until: int | None = None) -> list[int]:
-    """The part of batches ``(low, high]`` above *dropped*, up to *until*; empty without one."""
+    """Return the part of batches ``(low, high]`` above *dropped*, up to *until*; may be empty."""
     if not span:
         return []
     low, high = max(span[0], dropped), span[1] if until is None else min(span[1], until)
@@ -387,7 +388,7 @@ def _wrong(found: EventCount) -> list[int]:
 def _describe_newest(
     found: EventCount, table: Table, world: World, memory: Mapping[str, Any], until: int
 ) -> str:
-    """What newer batches up to *until* show of transactions; as before where none has a change."""
+    """Return whether newer batches, up to *until*, have transactions; as before without changes."""
     if found != EventCount():
         return ENDED
     if world.log().changes_without_transaction(table, memory["after"], until):
@@ -396,10 +397,10 @@ def _describe_newest(
 
 
 def _begin(table: Table, world: World) -> None:
-    """Begin with the newest batch, or go on where the change log was put back.
+    """Begin with the newest batch, or continue from where the change log was set back.
 
-    Its later batches are others now, so they are judged again.  What was found wrong in them stays
-    wrong, unless it lands again.
+    Later batches have new content, so they are judged again.  Losses that were found in them stay,
+    unless their END lands again.
     """
     newest, known = world.landed_batch(), world.recall(table, NAME, lasting=True)
     if known is None:
@@ -419,7 +420,7 @@ def _begin(table: Table, world: World) -> None:
 
 
 def _last_common_batch(world: World, known: Mapping[str, Any]) -> int:
-    """The newest batch that the change log of then and the one of now have in common."""
+    """Return the newest batch that the change log had then and still has unchanged."""
     then: int | None = known.get("incarnation")
     batch: int = min(known["until"], world.landed_batch())
     last = max(batch - MOST_AGAIN, GONE)
@@ -429,7 +430,7 @@ def _last_common_batch(world: World, known: Mapping[str, Any]) -> int:
 
 
 def _load_lost(memory: Mapping[str, Any]) -> list[WrongTransaction]:
-    """Those of a memory; earlier versions wrote none."""
+    """Return the lost transactions of *memory*; earlier versions stored none."""
     return [WrongTransaction(*one) for one in memory.get("lost", ())]
 
 
@@ -440,7 +441,7 @@ def _remember(
     lost: Sequence[WrongTransaction],
     before: Mapping[str, Any] | None = None,
 ) -> None:
-    """Keep *memory*, and that what has landed by now is judged next, or what *before* says."""
+    """Store *memory* with the range to judge next: all that has landed, or that of *before*."""
     more = dict[str, Any]()
     if lost:
         more["lost"] = [one.dumps() for one in lost[:MOST_LOST]]

@@ -1,17 +1,16 @@
 """Compares rows and sums of the last days on both sides, by a date column.
 
-The source is added up first, then a mirror that is newer; a change that landed between
-the two and touches a day explains it.  A row that was created before midnight and committed after
-it belongs to its day on both sides, whichever clock is asked.  A day that differs is added up again
-before it counts.
+The source is summed first, then a newer mirror.  A change that landed between the two and concerns
+a day explains its difference.  A row created before midnight and committed after it belongs to the
+same day on both sides.  A differing day is summed again before it counts.
 
-Where no column is named, one is chosen whose name and index say that it holds the time at which a
-row was created.  If that is wrong, days move, and what moves is explained by its changes: a guess
-costs a look, and never says that a row is lost.  Its rows are counted rarely, and only from what
-the other checks leave of the source's budget.  What cannot be decided by it is no verdict.
+If no column is configured, one is chosen whose name and index say that it holds the creation time
+of rows.  If the choice is wrong, days keep changing, and those changes explain the differences. So
+a wrong choice costs a query, and never reports a lost row.  A chosen column is counted rarely, and
+only from the budget that other checks leave.  If it cannot decide, there is no verdict.
 
-Cannot see: days before those; rows without a date; fields that are not named, and in those two
-faults that make up for each other; today, until it is over.
+Cannot see: earlier days; rows without a date; fields that are not configured, and two faults in
+the same sum that cancel out; today, until it has ended.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,21 +53,22 @@ from pipeline.model import Fence, Missing, Table
 from pipeline.schema.model import arrow_type
 
 NAME = "day_counts"
-NARROWED = 3  # differences that are followed down to a second
+NARROWED = 3  # most differences that are narrowed down to a second
 CHOSEN_DAYS = 3
-"""Days that are counted by a chosen column; one, where three are more than the budget has now."""
+"""Days that are counted by a chosen column; one if the budget does not allow three now."""
 CHOSEN_PAUSE, CHOSEN_REFUSED = timedelta(hours=6), timedelta(days=1)
-"""Between two counts by a chosen column, and after one that the source has refused."""
+"""Time between two counts by a chosen column, and after a count that could not be decided."""
 CHOSEN_ROWS = 100
-"""Most rows of a table that are counted by a chosen column in a second, on average."""
+"""Most rows of a table that are counted by a chosen column per second, on average."""
 
 
 @dataclass(frozen=True, slots=True)
 class DayReading:
-    """What adding up came to; ``moving`` are days that kept changing.
+    """The result of one comparison; ``moving`` are days that kept changing.
 
-    ``places`` says of the first differences where in their day they are, as far as that is known.
-    ``busiest`` are rows of the day with the most.  ``chosen`` is the column, if none was named.
+    ``places`` names the second of the first differences, if it is known.
+    ``busiest`` is the number of rows of the day with the most.  ``chosen`` is the chosen column;
+    empty if the config names one.
     """
 
     as_of: tuple[Fence, ...]
@@ -82,24 +82,24 @@ class DayReading:
 
     @property
     def value(self) -> float:
-        """Days that differ, of each shard and column."""
+        """Number of days that differ, counted per shard and column."""
         return float(len(self.found))
 
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
-    """Fail when a day has other rows, or other sums of *fields*, in the mirror than at the source.
+    """Fail when rows of a day, or their sums of *fields*, differ between mirror and source.
 
-    Days are the last *days* that are over in *zone* (by default the pipeline's), by each of
-    *columns*, dates or times; of times without a zone as the wall of *wall* shows them (by default
-    *zone*'s).  Of *fields* numbers are added up, and digests of texts.  A day is added up at most
-    *tries* times while it changes.
+    Compares the last *days* days that have ended in *zone* (by default the pipeline's), by each of
+    *columns*, which are dates or times.  Times without a zone are local times of *wall* (by default
+    *zone*).  Numbers in *fields* are summed, and so are the digests of texts.  A day is summed at
+    most *tries* times while it changes.
     """
 
     columns: tuple[str, ...] = ()
-    """Dates or times whose days are counted.
+    """Columns of dates or times whose days are counted.
 
-    Without any, rows of a few days are counted by an obvious column, if there is one.
+    If empty, the rows of a few days are counted by a chosen column, if there is a suitable one.
     """
     fields: tuple[str, ...] = ()
     days: Days = 7
@@ -110,27 +110,27 @@ class DayCounts:
     """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
     limit: Span = timedelta(minutes=2)
     choose_column: bool = True
-    """Whether a column is chosen where `columns` names none, by its name and index."""
+    """Whether a column is chosen by its name and index if `columns` is empty."""
     every: ClassVar[timedelta] = timedelta(minutes=5)
     gating: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def __post_init__(self) -> None:
-        """Refuse zones that do not exist.
+        """Reject zones that do not exist.
 
         Raises:
-            ConfigError: names the setting.
+            ConfigError: a zone does not exist; the message names the setting.
         """
         require_zone("zone", self.zone)
         require_zone("wall", self.wall)
 
     def doubts(self) -> Iterator[str]:
-        """Yield each setting without effect, behind its key."""
+        """Yield each setting without effect as ``key: why``."""
         if self.fields and not self.columns:
             yield "fields: are added up only by named dates; name these under columns"
 
     def measure(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
-        """Compare the earlier sums, then add the days up again."""
+        """Compare the earlier sums with the mirror, then sum the days at the source again."""
         if not self.columns:
             return self._measure_chosen(table, world)
         if written := [n for n in (*self.columns, *self.fields) if table.restates(n)]:
@@ -138,7 +138,7 @@ class DayCounts:
         return self._rounds(world, self.columns, self.fields, self.days).compare(table, world)
 
     def _measure_chosen(self, table: Table, world: World) -> DayReading | NotYet:
-        """Count the days of a column that is obvious, if there is one and it is time to."""
+        """Count the days of a chosen column, if there is one and a count is due."""
         if not self.choose_column:
             return NotYet("no columns are named in probes.day_counts.columns", rests=True)
         column = _choose(table, world)
@@ -164,7 +164,7 @@ class DayCounts:
     def _count_chosen(
         self, table: Table, world: World, rounds: "DayRounds", busiest: int | None
     ) -> DayReading | NotYet:
-        """Compare; what cannot be decided by a chosen column is no verdict."""
+        """Compare by a chosen column; if that cannot decide, there is no verdict."""
         try:
             found = rounds.compare(table, world)
         except (ProofError, SlowError) as error:
@@ -182,7 +182,7 @@ class DayCounts:
         return found
 
     def judge(self, reading: DayReading, past: Sequence[float]) -> Ruling:
-        """Rule on what differed twice; history plays no part."""
+        """Rule on days that differed twice; *past* is not used."""
         if reading.found:
             keys = tuple(one.key for one in reading.found[:MOST_KEYS])
             code = "days_differ" if _is_counted(reading.found) else "sums_differ"
@@ -208,9 +208,9 @@ class DayCounts:
 
 @dataclass(frozen=True, slots=True)
 class DayMemory:
-    """What earlier rounds have ``seen`` at the source, and the keys of days that differed then.
+    """What earlier rounds have ``seen`` at the source; ``suspects`` are keys of days that differed.
 
-    A chosen column has ``rested`` since an instant, for a ``pause``; ``busiest`` are rows of its
+    A chosen column rests from ``rested`` for ``pause``; ``busiest`` is the number of rows of its
     day with the most.
     """
 
@@ -223,11 +223,11 @@ class DayMemory:
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], question: DayQuestion) -> "DayMemory":
-        """Read what rounds with that *question* have kept.
+        """Read the memory of earlier rounds with that *question*.
 
         Raises:
-            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it has another
-                shape.
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it has an
+                unexpected structure.
         """
         seen = DayTallies.loads(raw["seen"]) if "seen" in raw else None
         if seen is not None and not seen.answers(question):
@@ -241,9 +241,9 @@ class DayMemory:
 
 @dataclass(frozen=True, slots=True)
 class DayRounds:
-    """Rounds with one question: one adds the source up, and a later one the mirror.
+    """Rounds with one question: one round sums the source, and a later one the mirror.
 
-    ``goes_on``: a round that has compared also adds the source up for the next one.
+    ``goes_on``: after comparing, a round also sums the source for the next one.
     """
 
     question: DayQuestion
@@ -253,20 +253,20 @@ class DayRounds:
     goes_on: bool
 
     def recall(self, table: Table, world: World) -> DayMemory:
-        """What an earlier round with the same question has kept."""
+        """Return the memory of an earlier round with the same question; empty without one."""
         raw = world.recall(table, NAME)
         if not raw or raw.get("asked") != self._asked:
             return DayMemory()
         return load_memory(table, world, NAME, lambda: DayMemory.loads(raw, self.question))
 
     def rest(self, table: Table, world: World, pause: timedelta, busiest: int | None) -> None:
-        """Ask nothing for *pause*; what was seen is not compared again."""
+        """Query nothing for *pause*, and drop the earlier sums."""
         rested = {"rested": world.now.isoformat(), "pause": pause.total_seconds()}
         kept = {"asked": self._asked, **rested, "busiest": busiest}
         world.remember(table, NAME, kept)
 
     def compare(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
-        """Compare the earlier sums; without any, add the source up."""
+        """Compare the earlier sums with the mirror; without any, sum the source."""
         memory = self.recall(table, world)
         if memory.seen is None:
             self._begin(table, world, {})
@@ -287,7 +287,10 @@ class DayRounds:
         *,
         fences: Fences,
     ) -> DayReading | NotYet:
-        """A day must differ twice, unexplained; one that moves is tried again some times."""
+        """Rule on differences: a day counts if it differs twice without explanation.
+
+        Other differing days are summed again, up to ``tries`` times.
+        """
         wrong = {one.key: one for one in found if not one.explained}
         tries = memory.tries + 1
         twice = tuple(one for key, one in wrong.items() if key in memory.suspects)
@@ -313,20 +316,20 @@ class DayRounds:
         return places
 
     def _begin(self, table: Table, world: World, memory: Mapping[str, Any]) -> None:
-        """Add the source up, and keep it for the next round."""
+        """Sum the source, and store the sums for the next round."""
         days = days_before(world.now, self.days, self.question.zone)
         seen = sum_days(table, world, self.question, days)
         world.remember(table, NAME, {**memory, "seen": seen.dumps(), "asked": self._asked})
 
     @property
     def _asked(self) -> list[Any]:
-        """What identifies its question in the memory of the check."""
+        """The identity of the question in the memory of the check."""
         one = self.question
         return [[*one.columns], [*one.fields], one.zone.key, one.wall.key]
 
 
 def _choose(table: Table, world: World) -> str | Missing:
-    """The column of *table* that is obvious, of those that the mirror has as the source does."""
+    """Choose the date column of *table*, of those that no standard rewrites in the mirror."""
     found = []
     for shard in table.shards:
         own = world.dated(shard)
@@ -337,7 +340,7 @@ def _choose(table: Table, world: World) -> str | Missing:
 
 
 def _why_not(table: Table, world: World, column: str) -> str:
-    """Why the mirror cannot have the column as the source does; empty if it can."""
+    """Why the column may have other values in the mirror than at the source; else empty."""
     for shard in table.shards:
         schema = world.schema(shard)
         landed = schema.column(column) if schema is not None else None
@@ -370,7 +373,7 @@ def _postpone(table: Table, world: World, column: str, memory: DayMemory) -> Not
 
 
 def _fitting_days(table: Table, world: World, most: int, busiest: int | None) -> int:
-    """How many days the budget has now; one, as long as their size is not known."""
+    """Return how many days the budget allows now: *most* or 1; 1 if their size is not known."""
     allowed = [world.allowance(name).rows for name in table.sources]
     left = min((one for one in allowed if one is not None), default=None)
     fits = busiest is not None and (left is None or busiest * most <= left)

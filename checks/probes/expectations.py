@@ -1,14 +1,14 @@
 """Evaluates suites of Great Expectations on every changed row of a mirror, and on the whole.
 
-Each look takes the rows that changed since the last one, as they are in the mirror now. A row
-that does not meet an expectation is taken again by each look, so a later good row ends no finding
-about an earlier bad one. Where such rows are many, or cannot be found by their keys, each look
-takes all rows that changed since then. Expectations about a set of rows (unique
-values, a mean, a row count) are evaluated on the whole mirror. The first look is at the whole,
-and so is each one after a new base, a schema change or a change of the suite.
+Each look evaluates the rows that changed since the last one, in their present state. A row that
+does not meet an expectation is evaluated again by each look, so a later good row does not end the
+finding about an earlier bad one. If such rows are many, or cannot be found by their keys, each look
+evaluates all rows changed since the first of them. Expectations about a set of rows (unique values,
+a mean, a row count) are evaluated on the whole mirror. The first look evaluates the whole mirror,
+and so does the first one after a new base, a schema change or a change of the suite.
 
-Cannot see: whether a plausible value is the source's value; changes between two looks that a
-later change has replaced; of set expectations, anything between two looks at the whole.
+Cannot see: a plausible value that differs from the source; changes that a later change replaced
+between two looks; for set expectations, anything between two looks at the whole.
 """
 
 import hashlib
@@ -54,8 +54,8 @@ from pipeline.suites import (
 Parts = tuple[tuple[ExpectationSettings, ...], ...]
 """The suites of one table."""
 NAME = "expectations"
-MOST_AGAIN = 20  # unmet rows that each look finds by their keys
-MOST_STATES = 10_000  # tables whose state is kept
+MOST_AGAIN = 20  # most unmet rows that each look finds by their keys
+MOST_STATES = 10_000  # most tables whose state is kept
 AGAIN = timedelta(hours=1)
 """How long after a failed check of a whole mirror the next one starts."""
 log = structlog.get_logger(__name__)
@@ -64,7 +64,7 @@ _states: dict[str, tuple[Parts, str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look: at ``rows`` that changed after batch ``after``, or at all if that is None.
+    """One look at ``rows`` rows that changed after batch ``after``; at all rows if it is None.
 
     ``again`` of the rows are older, and did not meet an expectation before.
     """
@@ -76,17 +76,17 @@ class Look:
 
     @property
     def unmet(self) -> tuple[ExpectationResult, ...]:
-        """What is not met and not only mentioned."""
+        """Results that are not met and have a severity above `info`."""
         return tuple(one for one in self.results if one.met is False and one.severity != "info")
 
     @property
     def is_done(self) -> bool:
-        """Whether its rows need no other look: all is met, or only mentioned."""
+        """Whether its rows need no further look: all was evaluated, and ``unmet`` is empty."""
         return not self.unmet and all(one.met is not None for one in self.results)
 
     @property
     def scope(self) -> str:
-        """What it looked at, for people."""
+        """The rows that it evaluated, as text."""
         if self.after is None:
             return describe_all(self.rows)
         before = f", and {self.again} that did not meet one before" if self.again else ""
@@ -95,9 +95,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What became of the suite: the newest look, and the one at the whole before it.
+    """The results of the suite: the newest look, and the last one at the whole before it.
 
-    ``nothing`` says why there was nothing to look at, where an earlier look is over.
+    ``nothing`` says why there is nothing to evaluate, and so why earlier findings end.
     """
 
     looks: tuple[Look, ...]
@@ -106,22 +106,22 @@ class Content:
 
     @property
     def results(self) -> tuple[ExpectationResult, ...]:
-        """Those of all looks."""
+        """The results of all looks."""
         return tuple(one for look in self.looks for one in look.results)
 
     @property
     def value(self) -> float:
-        """Expectations that are not met."""
+        """Number of expectations that are not met."""
         return float(sum(one.met is False for one in self.results))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is remembered: looked through up to ``batch``, open since batch ``since``.
+    """The stored progress: rows are evaluated up to ``batch``; those after ``since`` may be unmet.
 
-    ``state`` is another one where a look at the whole is due. ``whole`` is the last look at the
-    whole, with what it found and no more, at ``whole_at``. ``again`` names all rows of before
-    ``batch`` that are open; none where the next look takes all that changed after ``since``.
+    ``state`` identifies suite and rows; if it changes, a look at the whole is due. ``whole`` is the
+    last look at the whole, at ``whole_at``, without the results that were met. ``again`` names all
+    unmet rows up to ``batch``; if empty, the next look evaluates all rows changed after ``since``.
     """
 
     state: str
@@ -132,11 +132,11 @@ class Seen:
     again: tuple[str, ...] = ()
 
     def is_whole_due(self, every: timedelta, now: datetime) -> bool:
-        """Whether the whole is to be looked at again."""
+        """Whether a look at the whole is due."""
         return now - self.whole_at >= (every if self.whole.is_done else min(every, AGAIN))
 
     def dumps(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return JSON values."""
         return {**asdict(self), "whole_at": self.whole_at.isoformat()}
 
     @staticmethod
@@ -157,49 +157,49 @@ class Expectations:
     """Fail when rows of the mirror do not meet an expectation."""
 
     suite: tuple[ExpectationSettings, ...] = ()
-    """Expectations for each table that the probe looks at."""
+    """Expectations for each table that the probe checks."""
     suites: Mapping[str, str] = field(default_factory=dict)
     """Files of suites, as Great Expectations 1.x exports them, by table or pattern of tables.
 
-    All that match a table count.
+    All suites that match a table apply.
     """
     modules: tuple[str, ...] = ()
     """Full names of modules with expectations of your own."""
     rows: OneOrMore = 100_000
-    """Most rows that one look takes into memory; more are evaluated by Spark."""
+    """Most rows that one look reads into memory; more are evaluated by Spark."""
     gate: bool = False
     """Whether changes that do not meet a critical expectation about single rows are held.
 
     They reach neither the mirror nor an image, as with an [invariant](../guides/invariants.md).
     """
     whole_every: Span = timedelta(days=1)
-    """The pause between two looks at the whole mirror; at most 1h while one finds something."""
+    """Time between two looks at the whole mirror; at most 1h after a look that was not met."""
     limit: Span = timedelta(minutes=2)
     every: ClassVar[timedelta] = timedelta(minutes=1)
     gating: ClassVar[bool] = False
     kind: ClassVar[FailKind] = FailKind.SUSPECT
 
     def __post_init__(self) -> None:
-        """Refuse a suite without what evaluates it."""
+        """Reject a suite if the package that evaluates it is not installed."""
         if self.suite or self.suites:
             require_package("great_expectations")
 
     @property
     def looks_by_spark(self) -> bool:
-        """Whether it may ask for large looks."""
+        """Whether the probe may request looks by Spark."""
         return bool(self.suite or self.suites)
 
     def located_from(self, folder: Path) -> "Expectations":
         """Return it with files relative to *folder*.
 
         Raises:
-            ConfigError: a file is missing, or is no suite.
+            ConfigError: a file is missing or is not a suite.
         """
         return replace(self, suites=resolve_suites(self.suites, folder))
 
     @property
     def gate_rules(self) -> tuple[InvariantRule, ...]:
-        """What holds changes before they reach a mirror, where ``gate`` says so."""
+        """Rules that hold changes before they reach a mirror; empty unless ``gate`` is set."""
         if not self.gate:
             return ()
         held = [(name, Held((), {name: path}, self.modules)) for name, path in self.suites.items()]
@@ -207,7 +207,7 @@ class Expectations:
         return tuple(InvariantRule(name, ((NAME, one),)) for name, one in held)
 
     def doubts(self) -> Iterator[str]:
-        """Yield each setting without effect, behind its key."""
+        """Yield each setting without effect as ``key: why``."""
         if not self.suite and not self.suites:
             given = [name for name in ("modules", "gate") if getattr(self, name)]
             yield from (f"{one}: has no effect without `suite` or `suites`" for one in given)
@@ -225,7 +225,7 @@ class Expectations:
         return any(one.severity == "critical" for one in split_expectations(every)[0])
 
     def mistakes(self) -> Iterator[str]:
-        """Yield each expectation that cannot be evaluated on any table, behind its key."""
+        """Yield each expectation that cannot be evaluated on any table, after its key."""
         if self.suite or self.suites:
             yield from list_mistakes(self.suite, self.suites, self.modules)
 
@@ -234,7 +234,7 @@ class Expectations:
         return list_column_mistakes(self.suite, self.suites, table, columns)
 
     def measure(self, table: Table, world: World) -> Content | NotYet | Undecided:
-        """Evaluate the suite on what changed, or on the whole where that is due."""
+        """Evaluate the suite on changed rows, or on the whole mirror if that is due."""
         try:
             parts = tuple(own for _, own in self._of(table.name))
             if not any(parts):
@@ -255,7 +255,7 @@ class Expectations:
         return self._look_at_changes(Round(table, world, suite, state), seen)
 
     def judge(self, reading: Content, past: Sequence[float]) -> Ruling:
-        """FAIL for any that is not met, UNKNOWN if one could not be evaluated."""
+        """Return FAIL if an expectation is not met, UNKNOWN if one could not be evaluated."""
         if reading.nothing:
             return Ruling(Outcome.PASS, reading.nothing)
         broken = [one.text for one in reading.results if one.met is None]
@@ -271,7 +271,7 @@ class Expectations:
         return Ruling(Outcome.PASS, f"{met} by {looked}{mentioned}")
 
     def _of(self, table: str) -> Iterator[tuple[str, tuple[ExpectationSettings, ...]]]:
-        """What is expected of *table*, behind where that is said."""
+        """Yield the suites of *table*, each after the place where it is configured."""
         if self.suite:
             yield "suite", self.suite
         yield from list_suites(self.suites, table)
@@ -307,7 +307,7 @@ class Expectations:
     def _look(
         self, round_: "Round", suite: tuple[ExpectationSettings, ...], seen: Seen | None
     ) -> tuple[Look | NotYet, int]:
-        """Evaluate here, or let Spark if the rows are too many; with the batch that was seen."""
+        """Evaluate here, or by Spark if there are too many rows; also return the read batch."""
         table, mirror = round_.table, round_.mirror
         after = None if seen is None else seen.since
         large = round_.world.large_looks()
@@ -331,9 +331,9 @@ class Expectations:
     def _take_rows(
         self, round_: "Round", seen: Seen | None
     ) -> tuple[int | None, pa.Table | None, int]:
-        """After which batch the rows to look at changed; the rows; how many of them are older.
+        """Return the batch after which rows are evaluated, the rows, and how many are older.
 
-        None instead of rows: they are too many.
+        The rows are None if there are too many.
         """
         mirror = round_.mirror
         if seen is None:
@@ -352,7 +352,7 @@ class Expectations:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round on a table: what it is asked, and the mark of suite and rows."""
+    """One round on a table; ``state`` identifies its suite and rows."""
 
     table: Table
     world: World
@@ -365,11 +365,14 @@ class Round:
         return self.world.mirror(self.table)
 
     def remember(self, seen: Seen) -> None:
-        """Keep what was seen for the next round."""
+        """Store *seen* for the next round."""
         self.world.remember(self.table, NAME, seen.dumps())
 
     def keep_results(self, suite: Sequence[ExpectationSettings], look: Look, batch: int) -> None:
-        """Keep what *look* found for the page of the table; a look at the whole has seen all."""
+        """Store the results of *look* for the page of the table.
+
+        A look at the whole replaces the results of earlier looks at changes.
+        """
         shown, left_out = bound_results(suite, look.results)
         found = ValidationResult(self.world.now, look.after, look.rows, batch, shown, left_out)
         older: Mapping[str, Any] = {}
@@ -381,7 +384,7 @@ class Round:
 
 
 def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | None:
-    """Return all rows; None if there are more than *most*, then no more are read."""
+    """Return all rows; None if there are more than *most*, without reading the rest."""
     taken, count = list[pa.RecordBatch](), 0
     for batch in batches:
         count += batch.num_rows
@@ -392,9 +395,10 @@ def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | None:
 
 
 def _name_open_rows(suite: Sequence[ExpectationSettings], look: Look) -> tuple[str, ...]:
-    """Names of all rows that are not met.
+    """Return the names of all rows that do not meet an expectation.
 
-    None if they are too many, or a share of rows may be unmet (``mostly``): that counts all rows.
+    Empty if there are too many, if some have no name, or if an expectation was not evaluated. Also
+    empty if a share of rows may be unmet (``mostly``), because that share is of all rows.
     """
     shares = any(each.kwargs.get("mostly", 1) != 1 for each in suite)
     broken = any(one.met is None for one in look.results)
@@ -404,9 +408,9 @@ def _name_open_rows(suite: Sequence[ExpectationSettings], look: Look) -> tuple[s
 
 
 def _find_rows(round_: Round, names: Sequence[str], batch: int) -> list[Mapping[str, Any]]:
-    """Rows of the mirror by their names, that did not change after *batch*.
+    """Return the rows of the mirror with these names that have not changed after *batch*.
 
-    A row is left out if its table has no key of one integer.
+    Rows are left out if the key of the table is not one integer.
     """
     table, mirror = round_.table, round_.mirror
     shards = {str(shard): shard for shard in table.shards}
@@ -426,7 +430,7 @@ def _changed_by(row: Mapping[str, Any], batch: int) -> bool:
 
 
 def _digest_once(table: str, parts: Parts, rewritten: str) -> str:
-    """The digest of suite and rows; the same suites, as objects, are digested once."""
+    """Return the digest of suite and rows; cached as long as the suites are the same objects."""
     known = _states.get(table)
     if known is not None and [*map(id, known[0])] == [*map(id, parts)] and known[1] == rewritten:
         return known[2]
@@ -443,7 +447,7 @@ def _digest(suite: Sequence[ExpectationSettings], rewritten: str) -> str:
 
 
 def _recall(table: Table, world: World, state: str, batch: int) -> Seen | None:
-    """What is remembered, if that is readable, and of this suite and these rows."""
+    """Return the stored progress if it is readable and belongs to this suite and these rows."""
     try:
         known = world.recall(table, NAME)
         seen = Seen.loads(known) if known else None
@@ -455,8 +459,8 @@ def _recall(table: Table, world: World, state: str, batch: int) -> Seen | None:
 
 
 def _forget(table: Table, world: World, why: str) -> Content | NotYet:
-    """End what earlier looks found, which no later one would; without any there is no verdict."""
-    with suppress(ProofError):  # what is unreadable may hold a finding
+    """End earlier findings, which no later look would end; NotYet if there was no earlier look."""
+    with suppress(ProofError):  # an unreadable memory may have a finding
         if not world.recall(table, NAME, lasting=True):
             return NotYet(why)
     world.remember(table, NAME, {})

@@ -1,13 +1,13 @@
 """Finds older rows that replaced newer ones, by the clock of the messages.
 
-Used only where changes are ordered by their place in a partition, and not in the source's log.
-There, a change that is sent again, or by two collectors, replaces a newer one.  A row
-that waited for a lock has the time when its statement began, so a small fall means nothing.
-What stands below a base that was read since is over: a row that came again, and is gone, too.
-Nothing else ends a fall but a newer change: it stays if the change log loses its batches.
-Cannot see: a fall to what landed more than *back* batches before; two changes of one time; a
-clock that was wrong from the first; tables whose changes have places in the log: there no clock
-decides.
+Used only if changes are ordered by their offset in a partition, and not by the source log.  Then a
+change that is redelivered, or sent by two collectors, replaces a newer one.  A row that waited for
+a lock has the time at which its statement began, so a small fall means nothing.
+A fall ends with a newer change of the key, or with a newer base of the shard.  It is kept even if
+the change log loses its batches.
+Cannot see: a fall below a change that landed more than *back* batches earlier; two changes with
+the same time; a clock that was wrong from the start; tables whose changes have log positions, for
+which no clock decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from checks.world import KeyTimes, ShardBase, World
 from pipeline.model import Fence, Order, Ordering, Table
 
 NAME = "inversions"
-MOST_KEPT = 1_000  # falls that are followed; of more, the first are enough to report
+MOST_KEPT = 1_000  # most falls that are stored; further ones are not reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class FallingTimes:
 
     @property
     def value(self) -> float:
-        """How many keys."""
+        """Number of keys."""
         return float(len(self.found))
 
 
@@ -56,21 +56,21 @@ class Inversions:
 
     tolerance: Span = timedelta(minutes=1)
     back: OneOrMore = 500
-    """How many batches it looks back."""
+    """Number of earlier batches that each round reads again."""
     limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(seconds=30)
     gating: ClassVar[bool] = True
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> FallingTimes | NotYet:
-        """Look at what landed since, at some of before, and at what was found before."""
+        """Read the new batches, the *back* batches before them, and keys that fell earlier."""
         ordering, until = world.ordering(table), world.landed_batch()
         if ordering is not Ordering.OFFSET:
             return FallingTimes(ordering)
         if until < 0:
             return NotYet("nothing has landed yet")
         memory = world.recall(table, NAME)
-        if memory is None:  # what fell stays so whatever the change log has lost
+        if memory is None:  # falls are kept even if the change log has lost their batches
             memory = {**(world.recall(table, NAME, lasting=True) or {}), "until": until}
         known = {one.key: one for one in map(_loads, memory.get("falls", ()))}
         after = max(memory["until"] - self.back, -1)
@@ -90,7 +90,7 @@ class Inversions:
         return FallingTimes(ordering, until, found)
 
     def judge(self, reading: FallingTimes, past: Sequence[float]) -> Ruling:
-        """One is enough; history plays no part."""
+        """Return FAIL for any key; *past* is not used."""
         if reading.ordering is not Ordering.OFFSET:
             reason = f"changes are ordered by {reading.ordering}: no clock decides"
             return Ruling(Outcome.PASS, reason)

@@ -1,8 +1,8 @@
 """Compares the highest id of the mirror with that of the source.
 
-Both sides are read as of one position, so lag alone never fails it; an id beyond the other
-side's is asked for again before it counts.
-Cannot see: a missing row below the maximum (range_counts does); a table without an integer key.
+Both sides are read as of one position, so lag alone never causes a FAIL.  An id above the maximum
+of the other side is read again before it counts.
+Cannot see: a missing row below the maximum (see range_counts); tables without an integer key.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,9 +44,10 @@ NAME = "max_id"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far both sides go; ``short`` ids per shard, negative where the mirror is ahead.
+    """The compared maxima.
 
-    ``found`` holds the maxima that were confirmed to be on one side only.
+    ``short`` has each maximum that is confirmed to be on one side only, with the number of ids that
+    the mirror is short of; negative if it is ahead.  ``highest`` is the highest id of all shards.
     """
 
     as_of: tuple[Fence, ...]
@@ -57,16 +58,16 @@ class Reach:
 
     @property
     def value(self) -> float:
-        """Ids the mirror is short of, in the worst shard; negative if it is ahead."""
+        """Number of ids that the mirror is short of, in the worst shard; negative if ahead."""
         return float(max((gap for _, gap in self.short), key=abs, default=0))
 
 
 @dataclass(frozen=True, slots=True)
 class Maxima:
-    """What the source was asked: the highest id by shard name, None without rows.
+    """The highest id at the source, by shard name; None without rows.
 
-    ``look`` are those that differ, if they are asked again, and ``gaps`` by how much.  ``highest``
-    is what both sides reach then.
+    ``look`` is the second reading of maxima that differ, and ``gaps`` by how much they differ.  If
+    there is a ``look``, ``highest`` has the lower maximum of the two sides.
     """
 
     ended: datetime
@@ -88,7 +89,7 @@ class Maxima:
         """Read back what :meth:`dumps` wrote.
 
         Raises:
-            LookupError, TypeError, ValueError: it has another shape.
+            LookupError, TypeError, ValueError: it has an unexpected structure.
         """
         highest = {str(own): None if id_ is None else int(id_) for own, id_ in raw["maxima"]}
         gaps = {(str(own), int(id_)): int(gap) for own, id_, gap in raw["gaps"]}
@@ -105,7 +106,7 @@ class Maxima:
 
 @dataclass(frozen=True, slots=True)
 class MaxId:
-    """Fail when the mirror is more than *tolerance* ids short, or ahead at all."""
+    """Fail when the mirror is more than *tolerance* ids short, or is ahead of the source."""
 
     tolerance: NoneOrMore = 0
     tries: OneOrMore = 3
@@ -135,9 +136,9 @@ class MaxId:
         return self._confirm(table, world, asked, asked.look, fences)
 
     def judge(self, reading: Reach, past: Sequence[float]) -> Ruling:
-        """Compare the gaps with the tolerance; history plays no part."""
+        """Compare the gaps with the tolerance; *past* is not used."""
         wrong = [one for one in reading.short if one[1] < 0 or one[1] > self.tolerance]
-        if wrong:  # all are named: a waiver of one shard's id covers no other shard
+        if wrong:  # each shard is named, because a waiver covers only the id of one shard
             keys = tuple(f"{shard_name(shard)}:{id_}" for (shard, id_), _ in wrong)
             key, gap, rest = keys[0], wrong[0][1], len(keys[MOST_KEYS:])
             code, why = "mirror_short", f"the source's highest id {key} is not in the mirror"
@@ -193,25 +194,25 @@ class MaxId:
 
 
 def _read_maxima(table: Table, world: World) -> None:
-    """Read every shard's maximum at its source, and keep it for the next round."""
+    """Read every shard's maximum at its source, and store it for the next round."""
     column = table.id_column or ""
     highest = {shard_name(s): world.source(s.source).max_id(s, column) for s in table.shards}
     world.remember(table, NAME, Maxima(world.clock(), highest).dumps())
 
 
 def _begin_next(table: Table, world: World) -> None:
-    """The same after a round that has its answer: a source silent now must not take that away."""
+    """Call `_read_maxima` after a round has ruled; ignores a source that does not answer now."""
     try:
         _read_maxima(table, world)
     except (UnreachableError, ProofError):
-        world.remember(table, NAME, {})  # the next round begins, and says what it hears
+        world.remember(table, NAME, {})  # the next round begins again, and reports an error
 
 
 def _compare(table: Table, world: World, asked: Maxima, fences: Fences) -> Reach | NotYet:
-    """Suspect the higher of two different maxima; it may be newer than the reading, or gone."""
+    """Suspect the higher of two different maxima; it may be newer than the reading, or deleted."""
     mirror = world.mirror(table)
     gaps: dict[Suspect, int] = {}
-    reached: dict[str, int | None] = {}  # by both sides; the higher id may be gone from both
+    reached: dict[str, int | None] = {}  # of both sides; the higher id may be deleted on both
     for shard in table.shards:
         source = asked.highest.get(shard_name(shard))
         there = mirror.max_id(shard, table.id_column or "")
@@ -232,7 +233,10 @@ def _compare(table: Table, world: World, asked: Maxima, fences: Fences) -> Reach
 
 
 def _reach(highest: int | None, other: int | None) -> int:
-    """How far a side goes; without a row, to just below what the *other* side has."""
+    """Return the maximum of a side; without rows, an id below every id of the *other* side.
+
+    That is -1, or *other* - 1 if *other* is negative.
+    """
     if highest is not None:
         return highest
     return min(other or 0, 0) - 1

@@ -1,10 +1,11 @@
 """Looks up the row of the last message of each topic partition in the mirror.
 
-The keys at the ends of all partitions are remembered; once the mirror is past them each is
-looked up there.  An absent one may have been deleted since, so the change log is asked first; and
-it must be missed in two rounds before it counts.  A wrong key that the change log no longer has is
-wrong until the mirror has it right, or a base that began later or in a log that replaced it.
-Cannot see: anything but the last change of a partition at each round; a changed value.
+The keys at the ends of all partitions are stored. Once the mirror has passed them, each is looked
+up there.  An absent key may have been deleted since, so the change log is read too, and the key
+must be absent in two rounds before it counts.  A wrong key that the change log no longer has stays
+wrong until one of two things happens. The mirror has it right, or it has a base that began later or
+in a log that replaced the old one.
+Cannot see: anything but the last change of each partition in each round; a changed value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,14 +30,14 @@ from checks.world import LastChange, LogKey, ShardBase, World
 from pipeline.model import Fence, Op, Table, TopicPartition
 
 NAME = "offset_keys"
-MOST_DOUBTFUL = 1000  # bounds the memory; the rest comes up again when its partition moves
+MOST_DOUBTFUL = 1000  # limits the memory; further keys are not stored
 Began = Sequence[Any]
-"""The newest batch when a key was doubtful at first, and the log's incarnation, None if unknown."""
+"""The newest batch when a key first became doubtful, and the log's incarnation or None."""
 _PRESENT = {Op.CREATE, Op.UPDATE, Op.READ}
 
 
 class KeyState(StrEnum):
-    """What became of a remembered key."""
+    """The state of a stored key."""
 
     FINE = "fine"
     MOVING = "moving"
@@ -46,7 +47,7 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndKeys:
-    """What became of the keys at the partitions' ends."""
+    """The result for the keys at the ends of the partitions."""
 
     as_of: tuple[Fence, ...]
     looked: int
@@ -56,13 +57,13 @@ class EndKeys:
 
     @property
     def value(self) -> float:
-        """Keys that are not as the change log says."""
+        """Number of keys that differ from the change log."""
         return float(len(self.missing) + len(self.extra))
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetKeys:
-    """Fail when a key is absent without a delete, or there in spite of one, twice."""
+    """Fail when two rounds find a key absent without a delete, or present despite a delete."""
 
     patience: Span = timedelta(minutes=10)
     """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
@@ -72,7 +73,7 @@ class OffsetKeys:
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> EndKeys | NotYet | Undecided:
-        """Look the remembered keys up, then remember the present ends and the doubtful."""
+        """Look up the stored keys, then store the present end keys and the doubtful keys."""
         memory = world.recall(table, NAME)
         if memory is None:
             _begin(table, world)
@@ -99,7 +100,7 @@ class OffsetKeys:
         return reading
 
     def judge(self, reading: EndKeys, past: Sequence[float]) -> Ruling:
-        """Rule on what was missed twice; history plays no part."""
+        """Rule on keys that were wrong in two rounds; *past* is not used."""
         if reading.missing or reading.extra:
             code = "missing_rows" if reading.missing else "extra_rows"
             guilty = (*reading.missing, *reading.extra)
@@ -115,9 +116,9 @@ class OffsetKeys:
 
 
 def _find_state(before: str | None, state: KeyState, *, there: bool) -> KeyState:
-    """What is remembered of a doubtful key: one that was wrong is so until a look finds it right.
+    """Return the state to store for a doubtful key: a wrong key stays wrong until found right.
 
-    That it has been changed again meanwhile says nothing of the row in the mirror.
+    A newer change of the key does not prove that the row in the mirror is right.
     """
     wrong = KeyState.EXTRA if there else KeyState.MISSING
     return wrong if state is KeyState.MOVING and before == wrong else state
@@ -130,9 +131,9 @@ def _fates(
     before: Mapping[str, str],
     began: Mapping[str, Began],
 ) -> list[tuple[bool, KeyState]]:
-    """Of each key whether its row is in the mirror, and what became of it.
+    """Return for each key whether its row is in the mirror, and its state.
 
-    *before* has those that were doubtful, and *began* when they were at first.
+    *before* has the states of doubtful keys, and *began* when they first became doubtful.
     """
     mirror, bases = world.mirror(table), world.bases(table)
     there = mirror.has_keys(keys_in_mirror(table, world, keys))
@@ -150,7 +151,7 @@ def _fates(
 
 
 def _is_after(base: ShardBase, began: Began, world: World) -> bool:
-    """Whether *base* began after a key was doubtful at first, or in a log that replaced that one.
+    """Whether *base* began after a key first became doubtful, or in a log that replaced that one.
 
     The mirror may have had one batch more than was known then.
     """
@@ -160,7 +161,7 @@ def _is_after(base: ShardBase, began: Began, world: World) -> bool:
 
 
 def judge_gone_key(there: bool, before: str, *, over: bool) -> KeyState:
-    """What became of a key that was doubtful, as *before* says, and left the change log since.
+    """Judge a key that was doubtful, as *before* says, and is no longer in the change log.
 
     *over*: the mirror has a base that began later.
     """
@@ -173,8 +174,8 @@ def judge_gone_key(there: bool, before: str, *, over: bool) -> KeyState:
 def judge_key(there: bool, touch: LastChange | None, applied: int, *, one_shard: bool) -> KeyState:
     """Compare a key's presence with its newest landed change.
 
-    *one_shard* says that the key's row can only be its own shard's: elsewhere a row that moved
-    to another shard may rightly be there after a delete.
+    *one_shard*: a row with this key can only belong to the key's shard. Otherwise a row that moved
+    to another shard may rightly exist after a delete.
     """
     if touch is None:
         return KeyState.FINE if there else KeyState.MISSING
@@ -189,7 +190,7 @@ def judge_key(there: bool, touch: LastChange | None, applied: int, *, one_shard:
 def _reading(
     fences: Fences, became: Mapping[LogKey, KeyState], before: Mapping[str, str]
 ) -> EndKeys:
-    """Only what was doubtful in the same way in the round before is a finding."""
+    """Return the reading; a key counts only if it had the same state in the round before."""
     twice = {key: state for key, state in became.items() if before.get(_text(key)) == state}
     missing = tuple(key for key, state in twice.items() if state is KeyState.MISSING)
     extra = tuple(key for key, state in twice.items() if state is KeyState.EXTRA)
@@ -198,7 +199,7 @@ def _reading(
 
 
 def _begin(table: Table, world: World) -> None:
-    """Begin with no key, or with those that were wrong in another change log."""
+    """Begin with the present end keys, and with keys that were wrong in an earlier change log."""
     known = world.recall(table, NAME, lasting=True) or {"keys": (), "doubtful": {}}
     keys = {_text(key): key for key in _loads(known["keys"], table)}
     doubtful = {
@@ -225,7 +226,7 @@ def _remember(
 
 
 def _text(key: LogKey) -> str:
-    """A key's name between rounds: one row, wherever its message stood."""
+    """Return the name of a key in the memory: one per row, independent of the message."""
     return f"{shard_name(key.shard)} {key.key}"
 
 

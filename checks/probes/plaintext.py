@@ -1,10 +1,10 @@
 """Finds personal or secret data in clear text in the newest rows of a mirror.
 
-Columns that are meant to be masked, hashed or enciphered before the lake are found where they were
-not.  Verdicts hold names of columns, kinds and counts, never values.
-Cannot see: rows outside its sample, and what is behind the first 10,000 characters of a value; what
-is encoded, or inside of binary columns; names, addresses and numbers without a check digit; a few
-cards among many numbers that look alike.
+It finds columns that should be masked, hashed or encrypted before the lake, and were not.  Verdicts
+have names of columns, kinds and counts, never values.
+Cannot see: rows outside its sample; text after the first 10,000 characters of a value; encoded
+data and binary columns; names, addresses and numbers without a check digit; a few cards among many
+similar numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from pipeline.model import Fence, Table
 
 @dataclass(frozen=True, slots=True)
 class PlaintextColumn:
-    """``values`` different ones of *column*, of a sample's, that hold a *kind*."""
+    """``values`` different values of ``column`` in the sample have data of ``kind``."""
 
     column: str
     kind: str
@@ -32,7 +32,7 @@ class PlaintextColumn:
 
 @dataclass(frozen=True, slots=True)
 class ClearColumns:
-    """What ``columns`` of ``rows`` hold in the clear; as of no position."""
+    """Clear text found in ``columns`` columns of ``rows`` rows; as of no position."""
 
     rows: int
     columns: int
@@ -41,7 +41,7 @@ class ClearColumns:
 
     @property
     def value(self) -> float:
-        """Columns that hold some."""
+        """Number of columns with clear text."""
         return float(len({one.column for one in self.found}))
 
 
@@ -49,9 +49,9 @@ class ClearColumns:
 class Plaintext:
     """Fail when a column holds identity numbers, cards, phone numbers, e-mail or keys.
 
-    Examines *columns* of the newest *rows*; ``*`` means all text columns except *clear* ones.
-    *identity* names numbers as python-stdnum does; *regions* (ISO 3166) are those whose phone
-    numbers stand there without a country.
+    Examines *columns* of the newest *rows* rows; ``*`` means all text columns except those in
+    *clear*.  *identity* names number formats of python-stdnum.  *regions* (ISO 3166) are regions
+    whose phone numbers have no country code in the data.
     """
 
     columns: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Plaintext:
     kind: ClassVar[FailKind] = FailKind.SUSPECT
 
     def __post_init__(self) -> None:
-        """Refuse regions that there are not, and columns without what looks through them."""
+        """Reject unknown regions, and *columns* if the packages that examine them are missing."""
         if self.columns:
             for package in PACKAGES:
                 require_package(package)
@@ -75,12 +75,12 @@ class Plaintext:
             require_regions(self.regions)
 
     def doubts(self) -> Iterator[str]:
-        """Yield each setting without effect, behind its key."""
+        """Yield each setting without effect as ``key: why``."""
         if self.clear and ALL not in self.columns:
             yield f"clear: has no effect unless columns has {ALL!r}; add it, or remove clear"
 
     def measure(self, table: Table, world: World) -> ClearColumns | NotYet | Undecided:
-        """Look through a sample, column by column."""
+        """Examine a sample, column by column."""
         if not self.columns:
             return NotYet("no columns are named for it")
         sample = world.mirror(table).sample(self.rows)
@@ -113,7 +113,7 @@ class Plaintext:
         return ClearColumns(rows, len(texts), tuple(found))
 
     def judge(self, reading: ClearColumns, past: Sequence[float]) -> Ruling:
-        """FAIL for any."""
+        """Return FAIL for any clear text; *past* is not used."""
         if not reading.found:
             text = f"no clear text in {reading.columns} columns of {reading.rows} rows"
             return Ruling(Outcome.PASS, text)
@@ -123,7 +123,7 @@ class Plaintext:
         return Ruling(Outcome.FAIL, text, "plaintext")
 
     def _texts(self, sample: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-        """Columns with their values; whole numbers are looked at in those that are named."""
+        """Yield columns with their texts; whole numbers only in columns that are named."""
         for name in sample[0]:
             values = [row.get(name) for row in sample]
             if name in self.columns:
@@ -133,7 +133,7 @@ class Plaintext:
 
 
 def _text(value: Any) -> str:
-    """Of a text or a whole number, as an unsigned one is kept, too; empty of anything else."""
+    """Return a text or whole number (also a decimal one) as text; empty for anything else."""
     if isinstance(value, Decimal) and value == value.to_integral_value():
         return str(int(value))
     return str(value) if type(value) in {str, int} else ""

@@ -1,13 +1,13 @@
 """Compares the number of rows in each id range of each shard with the source.
 
-Newest ranges are counted in every cycle, older ones in turn, so a row that commits late with a
-low id is found too.  Ranges that differ are halved down to ids, and an id is named only
-when it is still on one side alone in a later round and nothing in motion explains it.
-A range that differs is counted again in each cycle until both sides agree or all ids in which it
-differs were explained.  There is no PASS while one is left, however many ids were repaired.  While
-`values` passes, it compares such ranges, because it explains each row that moves.
-Cannot see: a changed value; a lost and a ghost row of one range that make up for each other in
-every count; an old range until its turn comes; tables whose key is not one integer.
+The newest ranges are counted in every cycle, older ones in rotation, so a row that is committed
+late with a low id is found too.  Ranges that differ are halved down to ids. An id is named only if
+it is still on one side only in a later round and no change explains it.
+A differing range is counted again in each cycle until both sides agree or all its differing ids are
+explained.  There is no PASS while one is left, however many ids were repaired.  While `values`
+passes, `values` compares such ranges, because it can explain each changing row.
+Cannot see: a changed value; a lost and a ghost row of one range that cancel out in every count;
+a difference in an old range before its rotation; tables whose key is not one integer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,9 +63,9 @@ Memory = Mapping[str, Any]
 class RangeCounts:
     """Fail when ids are on one side only, or doubled.
 
-    A block holds about *block_rows*; each cycle counts the *newest* blocks of each shard and
-    *rotating* older ones.  Ranges that differ are halved to *leaf* rows; at most *suspects* ids
-    are asked again, at most *tries* times while they keep moving.
+    A block has about *block_rows* rows; each cycle counts the *newest* blocks of each shard and
+    *rotating* older ones.  Ranges that differ are halved down to *leaf* rows; at most *suspects*
+    ids are read again, at most *tries* times while they keep changing.
     """
 
     block_rows: OneOrMore = 20_000
@@ -82,11 +82,11 @@ class RangeCounts:
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
-        """Compare what was counted before, or ask the suspects again; then count again."""
+        """Compare the earlier counts or judge the suspects, then count again."""
         if table.no_ranges:
             return Undecided("unsupported", table.no_ranges)
         memory = world.recall(table, NAME)
-        if memory is None:  # what differed does so whatever the change log has lost
+        if memory is None:  # differences are kept even if the change log has lost batches
             lasting = world.recall(table, NAME, lasting=True) or {}
             memory = {key: lasting[key] for key in ("found", "open") if key in lasting}
         by_proof = self._rule_by_proof(table, world, memory)
@@ -100,7 +100,7 @@ class RangeCounts:
     def _take_step(
         self, table: Table, world: World, memory: Memory
     ) -> Differences | NotYet | Undecided:
-        """Go on with a cycle, once the mirror has passed its last step."""
+        """Take the next step of a cycle, once the mirror has passed the last one."""
         counted = CountedRanges.loads(memory["counted"])
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else counted.ended
@@ -116,9 +116,9 @@ class RangeCounts:
     def _rule_by_proof(
         self, table: Table, world: World, memory: Memory
     ) -> Differences | NotYet | Undecided | None:
-        """Rule once on what `values` has proven, then wait for it; None if ranges are counted."""
+        """Rule once on each proof of `values`, and wait for the next; None to count ranges."""
         if memory.get("found") or memory.get("look"):
-            return None  # what was found is asked for, however often that passes
+            return None  # wrong and suspect ids are read again, even if `values` passes
         if memory.get("open"):
             return self._hand_over(table, world, memory)
         proof = find_proof(table, world, VALUES)
@@ -132,10 +132,10 @@ class RangeCounts:
         return Differences(fences, f"as {VALUES} has proven: {proof}", ended=world.clock())
 
     def _hand_over(self, table: Table, world: World, memory: Memory) -> NotYet | None:
-        """Leave the ranges that differ to `values`, which explains each row that moves.
+        """Leave the differing ranges to `values`, which can explain each changing row.
 
-        They differ no more once it has passed with a look at them that began later.  If it does
-        not pass, or takes too long, they are counted again.
+        They are settled once `values` passes with a look at them that began later.  If it does not
+        pass, or takes too long, they are counted again.
         """
         proof, raw = find_proof(table, world, VALUES), memory.get(HANDED)
         if memory.get("alone"):
@@ -158,22 +158,22 @@ class RangeCounts:
         return NotYet(f"{VALUES} compares {count} ranges that differ in their counts")
 
     def _await_values(self, table: Table, world: World) -> Undecided | None:
-        """Why the last look of `values` has waited too long for the mirror; None if it has not.
+        """Why `values` has waited too long for the mirror; None if it has not.
 
-        A count would wait as long again.
+        A new count would wait just as long.
         """
         ended = read_other(table, world, VALUES, _last_look)
         found = await_fences(table, world, ended, self.patience) if ended else None
         return found if isinstance(found, Undecided) else None
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
-        """Rule on what was confirmed; history plays no part."""
+        """Rule on confirmed differences; *past* is not used."""
         return rule_differences(reading)
 
     def _compare(
         self, table: Table, world: World, memory: Memory, counted: CountedRanges, fences: Fences
     ) -> Differences | NotYet:
-        """Look for suspects where counts differ; what was found before stays suspect."""
+        """Find suspects in ranges whose counts differ; ids found before stay suspects."""
         wide = compare_ranges(table, world, counted)
         fresh = find_suspects(table, world, wide, leaf=self.leaf, most=self.suspects)
         rows = sum(abs(each.source - each.mirror) for found in wide.values() for each in found)
@@ -200,7 +200,7 @@ class RangeCounts:
     def _confirm(
         self, table: Table, world: World, memory: Memory, seen: SuspectReading, fences: Fences
     ) -> Differences | NotYet:
-        """Rule on the suspects; look again while one of them keeps moving."""
+        """Rule on the suspects; read them again while one of them keeps changing."""
         became = list(zip(seen.suspects, judge_suspects(table, world, seen), strict=True))
         moving = [suspect for suspect, state in became if state is SuspectState.MOVING]
         left = [suspect for suspect, state in became if state is not SuspectState.CLEARED]
@@ -210,25 +210,25 @@ class RangeCounts:
             return NotYet(f"{len(moving)} ids keep moving", suspicious=True)
         found = find_wrong(became)
         counts = _describe_counts(CountedRanges.loads(memory["counted"]))
-        if not found:  # a PASS vouches for no more than what was counted
+        if not found:  # a PASS covers only what was committed before the count ended
             ended = CountedRanges.loads(memory["counted"]).ended
             fences = fences_after(table, world, ended) or fences
         reading = Differences(fences, counts, found, len(moving), memory["more"], world.clock())
-        if memory.get("whole"):  # ranges all of whose ids are explained differ no more
+        if memory.get("whole"):  # a range is closed once all its ids are explained
             memory = {**memory, "open": _unexplained(memory, left, table)}
         return self._finish(table, world, memory, reading)
 
     def _finish(
         self, table: Table, world: World, memory: Memory, reading: Differences
     ) -> Differences:
-        """Begin the next cycle: the reading stands, whether the source answers that or not."""
+        """Begin the next cycle; if that fails, the reading is kept."""
         found = [suspect for suspect, _ in reading.found][: self.suspects]
         with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
             self._begin(table, world, {**memory, "found": dump_suspects(found)})
         return reading
 
     def _begin(self, table: Table, world: World, memory: Memory) -> None:
-        """Count again, the guilty ranges too; narrower ones after each time that failed."""
+        """Count again, including ranges with wrong ids; narrower ones after failed attempts."""
         last = CountedRanges.loads(memory["counted"]) if memory.get("counted") else None
         failed = memory.get("failed", 0)
         raw = (*memory.get("found", ()), *self._found_by_values(table, world))
@@ -253,7 +253,7 @@ class RangeCounts:
         world.remember(table, NAME, {**kept, "counted": fresh.dumps(), "failed": 0})
 
     def _found_by_values(self, table: Table, world: World) -> Sequence[Sequence[Any]]:
-        """Rows that `values` has found to be wrong, as it remembers them, while it runs."""
+        """Return the wrong rows that `values` has stored; empty if its last look is too old."""
 
         def read(memory: Memory) -> Sequence[Sequence[Any]]:
             ended = _last_look(memory)
@@ -265,7 +265,7 @@ class RangeCounts:
 
 
 def _last_look(memory: Memory) -> datetime | None:
-    """When the last look of `values` ended; None before the first."""
+    """Return when the last look of `values` ended; None before the first."""
     return load_instant(memory["ended"]) if "ended" in memory else None
 
 
@@ -274,7 +274,7 @@ def _guilty(
     found: Sequence[Suspect],
     due: Mapping[str, Sequence[Range]],
 ) -> dict[str, list[Range]]:
-    """The counted ranges that hold a found id, and those that are *due*, by shard name."""
+    """Return counted ranges that contain a found id, and ranges *due*, by shard name."""
     guilty: dict[str, list[Range]] = {}
     for own, spans in ranges.items():
         ids = [id_ for shard, id_ in found if shard_name(shard) == own]
@@ -284,7 +284,7 @@ def _guilty(
 
 
 def _unexplained(memory: Memory, left: Sequence[Suspect], table: Table) -> dict[str, Any]:
-    """The open ranges that were not counted in this cycle or hold one of the ids *left*."""
+    """Return the open ranges that were not counted in this cycle or contain an id of *left*."""
     untouched = load_open_ranges(memory.get("left", {}), table)
     kept: OpenRanges = {
         own: tuple(
@@ -299,7 +299,7 @@ def _unexplained(memory: Memory, left: Sequence[Suspect], table: Table) -> dict[
 
 
 def _settled(memory: Memory, proof: str) -> Memory:
-    """Nothing differs any more, by a *proof* of `values`."""
+    """Return the memory without differences, settled by a *proof* of `values`."""
     kept = {"counted": memory.get("counted"), "look": None, "more": 0, "failed": 0}
     return {**kept, "found": [], "open": {}, "proof": proof}
 

@@ -1,11 +1,11 @@
 """Compares the columns of the source with those that have landed.
 
-The newest landed description of each shard is held against the source's own.  A difference counts
-once the mirror is past a heartbeat written after it was first seen, and no schema change of
-the shard has landed meanwhile: one that is still on its way is no loss.  That both sides agree
-counts from such a heartbeat on, too.
-Cannot see: what changes no type (a default, a character set, NOT NULL); texts and blobs of other
-lengths; a shard that the source does not show.
+The newest landed schema of each shard is compared with that of the source.  A difference counts
+only under two conditions: the mirror has passed a heartbeat written after the difference was first
+seen, and no schema change of the shard has landed in between.  So a schema change in flight is not
+a loss.  Agreement also counts only after such a heartbeat.
+Cannot see: changes that keep the type (a default, a character set, NOT NULL); other lengths of
+texts and blobs; a shard that the source does not show.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,14 +30,14 @@ from pipeline.errors import ProofError
 from pipeline.model import Fence, Shard, Table
 
 NAME = "schema"
-ALIKE = ""  # stands for "no difference" among the differences that were seen
+ALIKE = ""  # means "no difference" among the stored differences
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """``different``: what is different -> its key, ``source/shard:column@order#text``.
+    """``different``: text of a difference -> its key, ``source/shard:column@order#text``.
 
-    ``hidden`` of ``shards`` shards are not shown by the source.
+    The source does not show ``hidden`` of ``shards`` shards.
     """
 
     as_of: tuple[Fence, ...] = ()
@@ -47,13 +47,13 @@ class Columns:
 
     @property
     def value(self) -> float:
-        """Columns that differ, over all shards."""
+        """Number of columns that differ, over all shards."""
         return float(len(self.different))
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Fail when a column is on one side only, or of another type there."""
+    """Fail when a column exists on one side only, or has different types."""
 
     patience: Span = timedelta(minutes=10)
     """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
@@ -64,7 +64,7 @@ class Schema:
     whole: ClassVar[bool] = True
 
     def measure(self, table: Table, world: World) -> Columns | NotYet | Undecided:
-        """Compare once what was seen last has a heartbeat behind it; rule on what is still so."""
+        """Compare once the mirror has passed the last reading; rule on what is unchanged since."""
         memory = world.recall(table, NAME) or {}
         seen = [datetime.fromisoformat(old["seen"]) for old in memory.values()]
         fences = await_fences(table, world, max(seen), self.patience) if seen else ()
@@ -89,7 +89,7 @@ class Schema:
         return Columns(fences, different, shards, shards - len(compared))
 
     def judge(self, reading: Columns, past: Sequence[float]) -> Ruling:
-        """Any difference is one too many; history plays no part."""
+        """Return FAIL for any difference; *past* is not used."""
         if not reading.different:
             rest = f"; {reading.hidden} of {reading.shards} shards it does not show"
             reason = f"the log knows the source's columns{rest if reading.hidden else ''}"
@@ -100,11 +100,11 @@ class Schema:
 
 
 def _compare_shards(table: Table, world: World) -> Iterator[tuple[Shard, list[tuple[str, str]]]]:
-    """Each shard that the source shows, with its differences and a key for each.
+    """Yield each shard that the source shows, with its differences and a key for each.
 
-    A key has the order of the schema change that the log knows last in it.
+    A key contains the order of the newest landed schema change.
 
-    The log is asked first: what it says was true at the source before the source is asked.
+    The log is read first, so its schema is not newer than that of the source.
 
     Raises:
         ProofError: a shard that the source shows has no landed columns.

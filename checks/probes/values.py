@@ -1,17 +1,18 @@
 """Compares all values of each changed row, and of each id range, with the source at one position.
 
-Each row that was changed is looked at again by its key once its change was merged, and with them
-those above the highest id that was compared.  Ranges of ids are looked at in turn, for what differs
-without a change: as many as a lap within the promised time needs, or more where much is changed.
+Each changed row is compared by its key once its change was merged, together with rows above the
+highest compared id.  Ranges of ids are compared in rotation, to find rows that differ without a
+change.  A cycle compares as many as a lap within the promised time needs, or more if many rows
+change.
 
-A range that differs is equal if the mirror with the landed changes equals the source at some
-position between the two looks.  Rows of other ranges are compared one by one, and a row is named
-only when it still differs in a later round and nothing in motion explains it.
-A range is open until all of its rows were settled: it is looked at again in each cycle, in turn
-where they are many, and there is no PASS while one is open.
-Cannot see: an old range until its turn comes; columns whose values systems write differently,
-which the verdict names; tables of more than `whole_rows` rows whose key is not one integer, which
-are compared by `checks.compare.keyed_cycle` below that.
+A differing range counts as equal if the mirror with the landed changes equals the source at some
+position between the two readings.  Rows of other ranges are compared one by one. A row is named
+only if it still differs in a later round and no change explains it.
+A range is open until all of its rows are settled. Each cycle compares open ranges again, or some of
+them if they are many. There is no PASS while a range is open.
+Cannot see: a difference in an old range before its rotation; columns whose values systems write
+differently, which the verdict names; tables of more than `whole_rows` rows whose key is not one
+integer.  Smaller tables of that kind are compared by `checks.compare.keyed_cycle`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -109,12 +110,12 @@ from pipeline.model import Shard, Table
 from pipeline.row_digest import Bucketing
 
 NAME, COUNTS = "values", "range_counts"
-UNEVEN = 2  # times `block_rows` in one block are too many
+UNEVEN = 2  # a block with more than this many times `block_rows` makes its scale uneven
 SHORTEST_LAP = 7
-"""How many times `every` a promised lap lasts at least; in tests, shorter ones end a cycle late."""
-READ = 16  # ranges of a shard whose rows one cycle reads
+"""Shortest promised lap in multiples of `every`; in tests, shorter laps ended one cycle late."""
+READ = 16  # most ranges of a shard whose rows one cycle reads
 PRESSED = timedelta(minutes=2)
-"""How long a changed row may wait to be compared for the budget of its source."""
+"""How long a changed row may wait for the budget of its source before it is compared."""
 Memory = Mapping[str, Any]
 
 
@@ -123,37 +124,37 @@ class Values:
     """Fail when a row is on one side only, is doubled, or has another value.
 
     A block is a range of ids.  At most *suspects* rows are read again, at most *tries* times while
-    they keep moving.
+    they keep changing.
     """
 
     changed_rows: OneOrMore = 5_000
-    """How many changed rows of a table one cycle compares, by their keys."""
+    """Most changed rows of a table that one cycle compares by their keys."""
     block_rows: OneOrMore = 20_000
-    """How many rows a block holds, about."""
+    """Approximate number of rows in a block."""
     newest: NoneOrMore = 0
-    """How many of the newest blocks of each shard every cycle compares whole; 0: only the rows
-    that have come since the last cycle."""
+    """How many of the newest blocks of each shard every cycle compares in full; 0: only rows
+    inserted since the last cycle."""
     share: Share = 0.1
-    """How many rows of older blocks it compares for each changed row, if `within` needs no more."""
+    """Rows of older blocks to compare for each changed row, if `within` does not need more."""
     rotating: NoneOrMore = 0
-    """How many older blocks of each shard a cycle compares at least, as far as `ranges` allows."""
+    """Fewest older blocks of each shard that a cycle compares, as far as `ranges` allows."""
     ranges: NoneOrMore = 20
-    """How many older blocks of a table a cycle compares at most, and in the first lap; 0: none, and
-    `within` is void."""
+    """Most older blocks of a table that a cycle compares; the first lap compares as many. 0: none,
+    and `within` has no effect."""
     within: Span = timedelta(days=7)
-    """Each block is compared again within this time; longer is UNKNOWN.  At least 7 times `every`,
-    or twice with `rotating`, so that a lap can end in it."""
+    """Each block is compared again within this time; if it takes longer, the check is UNKNOWN.  It
+    must be at least 7 times `every`, or twice with `rotating`, so that a lap can end in time."""
     whole_rows: OneOrMore = 1_000_000
-    """A table whose key is not one integer is read whole, unless its mirror has more rows."""
+    """Most rows of a table that is read whole because its key is not one integer."""
     whole_every: Span = timedelta(minutes=30)
-    """How long after such a scan the next begins."""
+    """Time between two such scans."""
     followed_every: Span = timedelta(days=1)
-    """The same while all changed rows are read by their keys in between, if that is longer."""
+    """Time between two such scans while all changed rows are read by their keys, if longer."""
     suspects: OneOrMore = 1_000
     tries: OneOrMore = 3
     patience: Span = timedelta(minutes=10)
-    """How long it waits for the mirror to reach the position, and a changed row for being looked
-    at; after that it is UNKNOWN."""
+    """How long the check waits for the mirror to reach the position, and how long a changed row may
+    wait to be compared; after that the check is UNKNOWN."""
     limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(seconds=20)
     gating: ClassVar[bool] = False
@@ -161,7 +162,7 @@ class Values:
     kind: ClassVar[FailKind] = FailKind.LOST
 
     def find_pace_fault(self, every: timedelta) -> str:
-        """Why no lap can end `within` its time if a cycle begins *every* so often; else empty."""
+        """Why no lap can end `within` its time with a cycle *every* interval; else empty."""
         cycles = 2 if self.rotating else SHORTEST_LAP
         if not self.ranges or self.within >= cycles * every:
             return ""
@@ -172,7 +173,7 @@ class Values:
         )
 
     def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
-        """Explain what differed before, or rule on the suspects; then look at the next ranges."""
+        """Explain earlier differences or rule on suspects, then compare the next ranges."""
         if table.no_ranges:
             return self._measure_by_key(table, world)
         try:
@@ -194,13 +195,16 @@ class Values:
     def _take_step(
         self, table: Table, world: World, memory: Memory, fences: Fences | None
     ) -> Differences | NotYet | Undecided:
-        """Begin a cycle without *fences*; else go on, as the mirror has passed the last step."""
+        """Take the next step of a cycle: the mirror has passed the last one, up to *fences*.
+
+        Begins a new cycle if *fences* is None.
+        """
         columns = choose_all_columns(table, world)
         if isinstance(columns, Undecided):
             return columns
         comparison = Comparison(table, world, columns, at_once=memory.get("at_once"))
-        other = memory.get("asked") != comparison.asked  # sums of other columns mean nothing
-        if other or "changed" not in memory:  # an earlier version remembered no changed rows
+        other = memory.get("asked") != comparison.asked  # sums of other columns are not comparable
+        if other or "changed" not in memory:  # an earlier version stored no changed rows
             found = (world.recall(table, NAME, lasting=True) or {}).get("found", [])
             self._begin(comparison, {**memory, "found": found})
             return NotYet("a cycle has begun")
@@ -224,10 +228,10 @@ class Values:
     def _await(
         self, table: Table, world: World, memory: Memory
     ) -> Fences | NotYet | Undecided | None:
-        """The fences after the last step of a cycle, once the mirror has passed it.
+        """Return the fences after the last step of a cycle, once the mirror has passed it.
 
-        Neither source nor log is asked: most rounds of a cycle only wait.  None before the first
-        step, and if the mirror was put back to before what that looked at.
+        It reads neither source nor log, because most rounds of a cycle only wait.  None before the
+        first step, and if the mirror was set back below the batch of that step.
         """
         if "changed" not in memory:
             return None
@@ -241,7 +245,7 @@ class Values:
         return found
 
     def _measure_by_key(self, table: Table, world: World) -> Differences | NotYet | Undecided:
-        """Scan a table whose key has no ranges, at a slow pace, if it is not too large for that."""
+        """Scan a table whose key has no ranges, at a slow pace, unless it is too large."""
         rows = world.mirror(table).rows()
         if rows > self.whole_rows:
             why = f"{table.no_ranges}, and {rows} rows are more than whole_rows: {self.whole_rows}"
@@ -261,7 +265,7 @@ class Values:
         return measure_by_key(KeyedComparison(table, world, columns, by), pace, NAME)
 
     def judge(self, reading: Differences, past: Sequence[float]) -> Ruling:
-        """Rule on what was confirmed; history plays no part."""
+        """Rule on confirmed differences; *past* is not used."""
         return rule_differences(reading)
 
     def _explain(
@@ -272,7 +276,7 @@ class Values:
         changed: ChangedLook,
         reading: Differences,
     ) -> Differences | NotYet:
-        """Find the position of each range and row; rows of the others become suspects."""
+        """Find a position for each range and row; unexplained rows become suspects."""
         left = dict[Shard, list[Range]]()
         for look in looks:
             if found := comparison.unexplained(look):
@@ -287,7 +291,7 @@ class Values:
         wrong = [one for one in known if one in rows.rows]
         ordered = [*dict.fromkeys((*wrong, *rows.rows))]
         most = min(self.suspects, len(wrong) + most)
-        read = remove_spans(memory["ranges"], unread)  # the others keep their turn
+        read = remove_spans(memory["ranges"], unread)  # unread ranges stay open, in their order
         opened = add_spans(remove_spans(memory["open"], read), unread)
         opened = add_spans(opened, dump_spans(suspects.partly))
         memory = {
@@ -298,7 +302,7 @@ class Values:
         }
         some = {one: rows.rows[one] for one in ordered[:most]}
         became = comparison.judge(replace(rows, rows=some)) if some else {}
-        whole = changed.landed >= 0 or not known  # an earlier version did not look at them
+        whole = changed.landed >= 0 or not known  # an earlier version did not read known rows
         if whole and not fresh.rows and SuspectState.MOVING not in became.values():
             return self._conclude(comparison, memory, changed, reading, became)
         again = comparison.read_again({*fresh.rows, *({*known} - {*changed.left}), *some}, 0)
@@ -315,7 +319,7 @@ class Values:
         changed: ChangedLook,
         reading: Differences,
     ) -> Differences | NotYet:
-        """Rule on the suspects; look again while one of them keeps moving."""
+        """Rule on the suspects; read them again while one of them keeps changing."""
         became = comparison.judge(seen)
         left = [one for one, state in became.items() if state is not SuspectState.CLEARED]
         moving = [one for one in left if became[one] is SuspectState.MOVING]
@@ -334,7 +338,7 @@ class Values:
         reading: Differences,
         became: Mapping[Suspect, SuspectState],
     ) -> Differences:
-        """End the cycle with what the suspects became."""
+        """End the cycle with the states of the suspects."""
         moving = [one for one, state in became.items() if state is SuspectState.MOVING]
         found = find_wrong(became.items())
         known = {*load_suspects(memory["found"], comparison.table)}
@@ -342,7 +346,7 @@ class Values:
         still = sum(one in known or bool(find_spans(busy, [one])) for one in moving)
         columns = name_columns(comparison, found)
         reading = replace(reading, found=found, moving=still, columns=columns)
-        if not found:  # a PASS claims no more than what was compared
+        if not found:  # a PASS covers only what was committed before the readings ended
             ended = datetime.fromisoformat(memory["ended"])
             fences = fences_after(comparison.table, comparison.world, ended)
             reading = replace(reading, as_of=fences or reading.as_of)
@@ -358,13 +362,13 @@ class Values:
         *,
         moving: Sequence[Suspect],
     ) -> Differences:
-        """Begin the next cycle: the reading stands, whether the source answers that or not."""
+        """Complete the reading and begin the next cycle; if that fails, the reading is kept."""
         table, world = comparison.table, comparison.world
         known = {*load_suspects(memory["found"], table)}
         wrong = sorted((one for one, _ in reading.found), key=lambda one: one not in known)
         wrong = [*dict.fromkeys((*(one for one in changed.left if one in known), *wrong))]
         kept, later = wrong[: self.suspects], load_suspects(memory["later"], table)
-        # rows that are too many to be remembered keep their range open, if they are of one
+        # wrong rows beyond the limit are not stored; the range that has them stays open
         spans = {one: find_spans(memory["spans"], [one]) for one in wrong[self.suspects :]}
         memory = {**memory, "open": reduce(add_spans, spans.values(), memory["open"])}
         slow = load_slow(memory.get("slow_rows", ()), table)
@@ -406,9 +410,9 @@ class Values:
     def _prove(
         self, comparison: Comparison, memory: Memory, reading: Differences, verified: Verified
     ) -> RowProof | None:
-        """What another check may rely on until this one has to have more; None without a PASS."""
+        """Return the proof on which another check may rely for a while; None without a PASS."""
         table, world, now = comparison.table, comparison.world, comparison.world.clock()
-        late = now - world.now > self.limit  # then a PASS is none
+        late = now - world.now > self.limit  # a PASS after the limit becomes UNKNOWN
         if rule_differences(reading).outcome is not Outcome.PASS or late:
             return None
         if verified.oldest is None or verified.through is None:
@@ -430,9 +434,9 @@ class Values:
         )
 
     def _behind(self, progress: ChangedProgress, world: World, pressed: str) -> str:
-        """Why changed rows have waited for longer than *patience*; empty if none has.
+        """Why changed rows have waited longer than ``patience``; empty if none has.
 
-        A source that is *pressed* is said to be so once that costs the promise of a minute.
+        If the budget of a source is *pressed*, this is reported after `PRESSED`.
         """
         since, waiting = progress.waits_since(), progress.segment.last is not None
         if pressed and world.now - since > PRESSED:
@@ -450,7 +454,7 @@ class Values:
     def _covered(
         self, comparison: Comparison, memory: Memory, changed: ChangedLook
     ) -> dict[Shard, Coverage]:
-        """When the rows of each shard were compared last, with the ranges of this cycle."""
+        """Return the coverage of each shard, including the ranges of this cycle."""
         at, found = datetime.fromisoformat(memory["began"]), dict[Shard, Coverage]()
         closed = remove_overlapping(memory["ranges"], memory["open"])
         unknown = changed.emptied | {own for own, _ in changed.unread}
@@ -461,7 +465,7 @@ class Values:
         return found
 
     def _slow(self, coverage: Mapping[Shard, Coverage], memory: Memory, world: World) -> str:
-        """Why rows are not compared *within* the promised time; empty if they are."""
+        """Why rows are not compared ``within`` the promised time; empty if they are."""
         if not self.ranges:
             return ""
         for shard, one in coverage.items():
@@ -476,7 +480,7 @@ class Values:
         return slow
 
     def _begin_again(self, comparison: Comparison, memory: Memory, changed: ChangedLook) -> NotYet:
-        """Give up the cycle: the mirror was put back to before what *changed* looked at."""
+        """Begin a new cycle, because the mirror was set back below the batch of *changed*."""
         table, world, until = comparison.table, comparison.world, changed.rest.until
         batch, held = world.mirror(table).batch, world.held_until(table)
         progress = ChangedProgress.loads(memory["progress"], table).put_back(batch, until, held)
@@ -487,9 +491,9 @@ class Values:
         return NotYet(f"the mirror was rolled back from batch {until} to batch {batch}")
 
     def _begin(self, comparison: Comparison, memory: Memory, proof: RowProof | None = None) -> None:
-        """Look at the next ranges of each shard; at narrower ones after each time that failed.
+        """Read the next ranges of each shard; narrower ones after each failed attempt.
 
-        The *proof* of the cycle that has just ended is remembered with it, unless this fails.
+        The *proof* of the cycle that has just ended is stored too, unless this fails.
         """
         table, world = comparison.table, comparison.world
         cycle, failed = self._carry_over(comparison, memory), memory.get("failed", 0)
@@ -538,7 +542,7 @@ class Values:
         world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
 
     def _carry_over(self, comparison: Comparison, memory: Memory) -> "NextCycle":
-        """What the next cycle needs of the *memory* of the last one; a shard may be gone since."""
+        """Return what the next cycle needs from *memory*, without shards that no longer exist."""
         table, coverage = comparison.table, _coverage(comparison, memory)
         names, now = {*map(str, table.shards)}, comparison.world.now
         opened, scales = (
@@ -569,19 +573,19 @@ class Values:
         return NextCycle(progress, coverage, debts, pace, kept)
 
     def _fewer_rows(self, comparison: Comparison) -> int:
-        """How many rows a source is asked for at once, after so many took too long."""
+        """Return how many rows to read at once after the present number took too long."""
         before = comparison.at_once or max(self.changed_rows, self.suspects)
         return max(before // NARROWER, 1)
 
     def _more_rows(self, comparison: Comparison) -> int | None:
-        """How many it is asked for at once after a cycle that did not; None: for all."""
+        """Return how many rows to read at once after a cycle in time; None: all."""
         more = 2 * (comparison.at_once or self.changed_rows + self.suspects)
         return more if more < max(self.changed_rows, self.suspects) else None
 
     def _debts(
         self, comparison: Comparison, memory: Memory, passed: timedelta
     ) -> dict[Shard, RangeDebt]:
-        """How much of each shard's older rows is due, *passed* after the last cycle began."""
+        """Return the debt of each shard, with *passed* as the time since the last cycle began."""
         known = memory.get("debts", {})
         return {
             shard: RangeDebt(*known.get(str(shard), ())).grown(passed, self.within)
@@ -591,7 +595,7 @@ class Values:
     def _lend(
         self, debts: Mapping[Shard, RangeDebt], changed: ChangedLook
     ) -> dict[Shard, RangeDebt]:
-        """The debts once rows *changed* were compared, too."""
+        """Return the debts increased by ``share`` older rows per compared row of *changed*."""
         rows = dict[Shard, int]()
         for look in changed.looks:
             rows[look.shard] = rows.get(look.shard, 0) + look.ranges
@@ -601,7 +605,7 @@ class Values:
         }
 
     def _pace(self, memory: Memory, now: datetime) -> timedelta:
-        """The time from one cycle to the next, as it was lately; a pause counts little."""
+        """Return the recent average time between two cycles; a long pause counts little."""
         usual = timedelta(seconds=memory.get("pace", self.every.total_seconds()))
         if "began" not in memory:
             return usual
@@ -609,7 +613,7 @@ class Values:
         return max(0.8 * usual + 0.2 * last, timedelta(milliseconds=1))
 
     def _progress(self, comparison: Comparison, memory: Memory) -> ChangedProgress:
-        """How far it had come; from now on, if nothing is known of this log."""
+        """Return the progress of changed rows; it begins now if this log has none."""
         table, world = comparison.table, comparison.world
         batch = world.mirror(table).batch
         if "progress" in memory:
@@ -628,10 +632,11 @@ class Values:
         handed: Sequence[Range],
         opened: Spans,
     ) -> "LookedBlocks":
-        """Look at ranges that are not open, as wide as they may be; at narrower ones if that fails.
+        """Read ranges that are not open, as wide as possible; narrower ones if that fails.
 
-        So are those *handed* over by the check that counts rows, unless they are too large.  Where
-        the narrowest blocks are too large, they are *opened*: open ranges are divided by their ids.
+        Ranges *handed* over by the check that counts rows are read too, unless they are too large.
+        If even the narrowest blocks are too large, they are *opened*, because open ranges are
+        divided by ids.
         """
         table, world, shard = comparison.table, comparison.world, due.shard
         source, column = world.source(shard.source), table.id_column or ""
@@ -639,10 +644,10 @@ class Values:
         low, high = source.min_id(shard, column) or 0, source.max_id(shard, column) or 0
         learned = self._learn(comparison, due, low, high, rows)
         blocks = self._blocks(low, high, rows, learned.scale, due.failed)
-        mean = self.ranges / len(table.shards)  # below 1: a shard has its turn in some cycles
+        mean = self.ranges / len(table.shards)  # below 1: a shard is read only in some cycles
         pace, usual = due.pace / min(mean or 1, 1), max(int(mean), min(self.ranges, 1))
         while True:
-            # whole blocks, because all ids outside of them are edges, and compared in each cycle
+            # whole blocks, because ids outside them are edges, which each cycle compares
             low_end, high_end = blocks.ids
             places = len(blocks.numbers) * blocks.size
             per_row = max(places / max(rows, 1), 1.0)
@@ -655,7 +660,7 @@ class Values:
             first = due.is_first_lap(whole, skipped)
             wanted = self._wanted_places(due, world, blocks.size, places, per_row, first=first)
             width, most = divide_ids(wanted, blocks.size)
-            most = 0 if len(again.opened) >= MOST_OPEN else most  # more would wait as long as they
+            most = 0 if len(again.opened) >= MOST_OPEN else most  # open ranges come first
             older = due.choose_older(replace(whole, size=width), most, skipped)
             asked = join_disjoint(known, [*newest, *older])
             ranges = [one for one in asked if one not in again.ranges]
@@ -678,7 +683,7 @@ class Values:
             paid = {*older}
             counts = [n for one, n in zip(ranges, look.counts, strict=True) if one in paid]
             spanned = sum(map(learned.scale.width, older))
-            ahead = 0 if first else self.block_rows  # the first lap is no advance
+            ahead = 0 if first else self.block_rows  # the first lap does not count as ahead
             debt = due.debt.paid(spanned, places, sum(counts), ahead).bounded(rows)
             uneven = max(counts, default=0) > UNEVEN * self.block_rows
             learned = replace(learned, uneven=learned.uneven or uneven)
@@ -689,7 +694,7 @@ class Values:
         return block_width(0, 0, 1, self.block_rows)
 
     def _blocks(self, low: int, high: int, rows: int, scale: IdScale, failed: int) -> Blocks:
-        """Blocks with about `block_rows` of *rows* each; narrower ones after what *failed*."""
+        """Return blocks of about `block_rows` of *rows*; narrower after *failed* attempts."""
         first, last = scale.place(low), scale.place(high)
         size = block_width(first, last, rows, self.block_rows) // NARROWER**failed
         return Blocks(low, high, max(size, self._narrowest), scale)
@@ -697,11 +702,11 @@ class Values:
     def _learn(
         self, comparison: Comparison, due: NextBlocks, low: int, high: int, rows: int
     ) -> LearnedScale:
-        """How ids lie in the mirror; as it was known where that is good enough."""
+        """Return the scale of the ids in the mirror; learned again only if it is outdated."""
         table, now, span = comparison.table, comparison.world.now, high - low + 1
         if due.learned is not None and not due.learned.is_outdated(span, now):
             return due.learned
-        if rows <= UNEVEN * self.block_rows:  # any block may hold them all
+        if rows <= UNEVEN * self.block_rows:  # one block may have all rows
             return LearnedScale(now, 0)
         mirror, column = comparison.world.mirror(table), table.id_column or ""
         scale = learn_scale(low, high, partial(mirror.count_ids, due.shard, column))
@@ -710,10 +715,10 @@ class Values:
     def _wanted_places(
         self, due: NextBlocks, world: World, size: int, places: int, per_row: float, *, first: bool
     ) -> float:
-        """How many of the *places* of a shard are compared with its older blocks.
+        """Return how many of the *places* of a shard this cycle compares in older blocks.
 
-        The *first* lap is as fast as `ranges` allows.  Without rows to spare in the budget of the
-        source there are as many as an even lap needs: those are read at the pace of the budget.
+        The *first* lap is as fast as `ranges` allows.  If the budget of the source has no rows to
+        spare, the cycle compares what an even lap needs, at the pace of the budget.
         """
         cap = float(due.share * size)
         asked = max(due.debt.ids(places, per_row), float(self.rotating * size))
@@ -728,7 +733,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class NextCycle:
-    """What a cycle goes on with, and ``kept`` of it as JSON values for the memory of the check."""
+    """State that the next cycle continues from; ``kept`` are its JSON values for the memory."""
 
     progress: ChangedProgress
     coverage: Mapping[Shard, Coverage]
@@ -741,7 +746,7 @@ class NextCycle:
 class LookedBlocks:
     """A look at ``ranges`` of a shard whose highest id is ``high``, and the ``debt`` after it.
 
-    ``learned`` is how its ids lie.
+    ``learned`` is the scale of its ids.
     """
 
     look: Look
@@ -753,9 +758,9 @@ class LookedBlocks:
 
 
 def _look_again(comparison: Comparison, due: NextBlocks, opened: Spans) -> LookedAgain:
-    """Look at *opened* ranges of a shard; those that are too large are narrower in it then.
+    """Read *opened* ranges of a shard, and replace those that are too large by narrower ones.
 
-    Slow rows of them are open, and are not looked at.
+    Slow rows in them stay open and are not read.
     """
     name = str(due.shard)
     own, alone = split_at(((low, high) for low, high in opened.get(name, ())), due.slow)
@@ -771,7 +776,7 @@ def _look_again(comparison: Comparison, due: NextBlocks, opened: Spans) -> Looke
 
 
 def _single_rows(table: Table, opened: Spans) -> tuple[Suspect, ...]:
-    """Rows whose *opened* range has one id: one of them may be slow, as their ranges were."""
+    """Return rows whose *opened* range has one id: such a row may be slow, as its range was."""
     rows = (
         (shard, low)
         for shard in table.shards
@@ -782,7 +787,7 @@ def _single_rows(table: Table, opened: Spans) -> tuple[Suspect, ...]:
 
 
 def _slow_spans(slow: SlowRows) -> Spans:
-    """Each of the *slow* rows as a range of one id."""
+    """Return each of the *slow* rows as a range of one id."""
     found = Spans()
     for shard, id_ in slow:
         found.setdefault(str(shard), []).append([id_, id_ + 1])
@@ -790,7 +795,7 @@ def _slow_spans(slow: SlowRows) -> Spans:
 
 
 def _withdraw_proof(table: Table, world: World) -> None:
-    """Let no other check rely on what was proven: this one is UNKNOWN."""
+    """Delete the stored proof, because the check is UNKNOWN and others must not rely on it."""
     memory = world.recall(table, NAME) or {}
     if memory.get(PROOF):
         world.remember(table, NAME, {**memory, PROOF: None})
@@ -801,7 +806,7 @@ def _dump_debts(debts: Mapping[Shard, RangeDebt]) -> dict[str, list[float]]:
 
 
 def _pressure(table: Table, world: World) -> tuple[str, str]:
-    """Which budget of a source checks of *table* wait for, and that as a cause; empty if none."""
+    """Return which source budget the checks of *table* wait for, and its cause; else empty."""
     for name in table.sources:
         if pressed := world.allowance(name).pressed:
             return pressed, f"budget:{name}"
@@ -814,9 +819,9 @@ def _tell_early(
     reading: Differences,
     became: Mapping[Suspect, SuspectState],
 ) -> Differences | None:
-    """What is confirmed while other rows are looked at again; None if nothing new is.
+    """Return differences confirmed while other rows are read again; None without new ones.
 
-    Nor while a row that was found before may be right or wrong: it would be taken for right.
+    Also None while a row that was found before is undecided, because it would seem to be right.
     """
     known, found = {*load_suspects(memory["found"], comparison.table)}, find_wrong(became.items())
     moving = {one for one, state in became.items() if state is SuspectState.MOVING}
@@ -827,7 +832,11 @@ def _tell_early(
 
 
 def _coverage(comparison: Comparison, memory: Memory) -> dict[Shard, Coverage]:
-    """What is known of each shard; of one whose compared columns are others now, only its turn."""
+    """Return the stored coverage of each shard.
+
+    If the compared columns of a shard have changed, the coverage is restarted, so it keeps only the
+    order of ids.
+    """
     columns, asked, now = memory.get("columns", {}), comparison.asked, comparison.world.now
     found = dict[Shard, Coverage]()
     for name, shard in ((str(one), one) for one in comparison.table.shards):
@@ -840,7 +849,10 @@ def _coverage(comparison: Comparison, memory: Memory) -> dict[Shard, Coverage]:
 def _verified(
     progress: ChangedProgress, coverage: Mapping[Shard, Coverage], batch: int
 ) -> Verified:
-    """Rows changed before the looking began are verified once all ranges were compared."""
+    """Return what is verified; nothing before all ranges were compared once.
+
+    Until then, rows changed before the check began are not verified.
+    """
     times = [one.oldest for one in coverage.values()]
     known = [at for at in times if at is not None]
     if len(known) < len(times) or progress.again is not None:
@@ -850,7 +862,7 @@ def _verified(
 
 
 def _describe_verified(progress: ChangedProgress, verified: Verified) -> str:
-    """Up to when changed rows were compared, and since when all rows."""
+    """Describe up to when changed rows were compared, and since when all rows."""
     if progress.through is None or progress.through <= progress.since or progress.again is not None:
         return ""
     since, through = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (progress.since, progress.through))

@@ -1,10 +1,10 @@
 """Compares the number of changes with what is usual for the table at this hour.
 
-A table that was migrated away stops changing and still has equal counts; only this shows it.
-Intervals begin at the same times of the local day, so a nightly job stays in its own.  They are
-cut only while the mirror is close behind the source, so a delay is not taken for quiet, nor
-catching up for a storm.
-Cannot see: what changes at its usual rate but wrongly; anything before it has enough history.
+A table that was migrated away stops changing and still has equal counts; only this probe detects
+it.  Intervals begin at the same times of each local day, so a nightly job stays in one interval.
+An interval ends only while the mirror is close behind the source. So a delay does not look like
+silence, and catching up does not look like a burst.
+Cannot see: wrong changes at the usual rate; anything before there is enough history.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,17 +37,17 @@ from pipeline.model import Fence, Table
 
 NAME = "volatility"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-CLOSE = 10  # the mirror must be within this part of an interval
-SHORTEST, LONGEST = 0.5, 2  # intervals; others are no measure of their hour
+CLOSE = 10  # the mirror must be within 1/10 of an interval
+SHORTEST, LONGEST = 0.5, 2  # in intervals; a shorter or longer one is left out
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes of one interval, and of the comparable ones before it, oldest first.
+    """Changes of one interval, and of the comparable intervals before it, oldest first.
 
-    ``awaited`` is how many were to be expected since the last one; 0 unless it is quiet.
-    ``silence`` is how many intervals it has been quiet, and was before.  ``forgotten``: nothing has
-    changed since its history was lost.
+    ``awaited`` is the number of changes expected since the last one; 0 unless the table is silent.
+    ``silence`` is the present and the longest earlier silence.  ``forgotten``: nothing has changed
+    since the history was lost.
     """
 
     as_of: tuple[Fence, ...]
@@ -64,15 +64,15 @@ class Changes:
 
 
 FORGOTTEN: Mapping[str, Any] = {"forgotten": True}
-"""The memory after one that could not be read."""
+"""The memory that replaces an unreadable one."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Intervals that were counted, ascending, then ``more`` quiet ones.
+    """Counted intervals, ascending, followed by ``more`` silent ones.
 
-    The next one began when ``batch`` was the newest.  ``forgotten``: nothing has changed since an
-    earlier history was lost.
+    The next interval began when ``batch`` was the newest.  ``forgotten``: nothing has changed since
+    an earlier history was lost.
     """
 
     batch: int = -1
@@ -82,10 +82,11 @@ class History:
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], zone: ZoneInfo) -> "History":
-        """Read what `dump_memory` wrote; nothing yet is no shape.
+        """Read back what `dump_memory` wrote; an empty memory is an empty history.
 
         Raises:
-            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it has another one.
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it has an
+                unexpected structure.
         """
         forgotten = bool(raw.get("forgotten"))
         if not raw or raw == FORGOTTEN:
@@ -97,18 +98,19 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Volatility:
-    """Fail when the number of changes leaves the band, either way, or they stop.
+    """Fail when the number of changes is unusually low or high, or when changes stop.
 
     Intervals of the same hour of the day are compared, in *zone* (by default the pipeline's time
-    zone), of the same weekday too once there are four weeks of history, which goes back *weeks*.
-    The band is *width* deviations, at least *slack* (a share) of the median; *needed* comparable
-    intervals make a history.  It has stopped, too, once it is silent for *quiet* times as long as
-    it ever was, and for a day at least, if it changed on *needed* days: so a table is missed that
-    changes seldom.  It is missed until it changes again: its history ends with its last change.
+    zone); once there are four weeks of history, also of the same weekday.  The history covers the
+    last *weeks* weeks.  The usual range is *width* deviations, at least *slack* (a share) of the
+    median; it needs *needed* comparable intervals.  Changes have also stopped after a silence of
+    *quiet* times the longest one before, and of at least a day, if there were changes on *needed*
+    days.  So the check also detects that a rarely changing table stops.  It fails until the table
+    changes again, because the history ends with the last change.
     """
 
     interval: timedelta = timedelta(hours=1)
-    """The length of one interval whose changes are counted."""
+    """Length of an interval whose changes are counted."""
     quiet: Share = 2.0
     width: Share = 6.0
     slack: Share = 0.5
@@ -123,10 +125,10 @@ class Volatility:
     kind: ClassVar[FailKind] = FailKind.SUSPECT
 
     def __post_init__(self) -> None:
-        """Refuse what no day could be divided by.
+        """Reject an unknown zone, and an interval that is not above zero.
 
         Raises:
-            ConfigError: for a zone that does not exist, or no interval.
+            ConfigError: a setting is invalid; the message names it.
         """
         if self.interval <= timedelta():
             msg = "interval: must be longer than 0s; write it as 30s, 5m or 1h"
@@ -134,7 +136,7 @@ class Volatility:
         require_zone("zone", self.zone)
 
     def doubts(self) -> Iterator[str]:
-        """Yield each setting with which a finding is impossible, behind its key."""
+        """Yield each setting that makes a finding impossible as ``key: why``."""
         if self.slack >= 1:
             fix = "write a share below 1, such as 0.5 for 50 %"
             yield f"slack: with {self.slack:g}, no number of changes is too few; {fix}"
@@ -144,7 +146,7 @@ class Volatility:
             yield f"needed: {there}, never {self.needed}; raise weeks, or lower needed"
 
     def measure(self, table: Table, world: World) -> Changes | NotYet | Undecided:
-        """Close the interval when its time has come and the mirror is close; else nothing new."""
+        """Close the interval when it has ended and the mirror is close; else return NotYet."""
         memory, zone = world.recall(table, NAME), self._zone(world)
         since = load_memory(table, world, NAME, lambda: _load_since(memory), FORGOTTEN)
         due = next_part(since, self.interval, zone) if since else world.now
@@ -157,13 +159,13 @@ class Volatility:
         batch = world.landed_batch()
         kept = memory or world.recall(table, NAME, lasting=True) or {}
         history = load_memory(table, world, NAME, lambda: History.loads(kept, zone), FORGOTTEN)
-        if since is None:  # what was counted in another log is history; its batches are not
+        if since is None:  # counts from an earlier change log are valid, its batch numbers are not
             _remember(table, world, batch, history)
             return NotYet("the first interval begins")
         return self._close(table, world, history, since, batch=batch, near=near)
 
     def judge(self, reading: Changes, past: Sequence[float]) -> Ruling:
-        """Compare with the band of the comparable intervals, which the reading brings along."""
+        """Compare with the usual range of the comparable intervals in *reading*."""
         if self._is_silent(reading.silence):
             days = (reading.silence.now * self.interval) / DAY
             longest = (reading.silence.before * self.interval) / DAY
@@ -183,7 +185,7 @@ class Volatility:
         return Ruling(Outcome.PASS, reason)
 
     def _is_silent(self, period: SilentPeriod) -> bool:
-        """Whether it has been quiet for so much longer than ever that it was moved away."""
+        """Whether the silence is so much longer than before that the table was moved away."""
         long = period.now * self.interval >= DAY and period.now > self.quiet * period.before
         return long and period.active >= self.needed
 
@@ -230,10 +232,10 @@ def dump_memory(
     *,
     forgotten: bool = False,
 ) -> Mapping[str, Any]:
-    """What is remembered at *now*, when *batch* was the newest; short, for tables are many.
+    """Return the memory at *now*, when *batch* is the newest; short, because tables are many.
 
-    *more* quiet intervals came after *history*.  *forgotten*: nothing has changed since an earlier
-    one was lost.
+    *more* silent intervals came after *history*.  *forgotten*: nothing has changed since an earlier
+    history was lost.
     """
     counts = [[int(each.start.timestamp()), round(each.count, 2)] for each in history]
     memory = {"since": now.isoformat(), "batch": batch, "counts": counts, "more": more}

@@ -62,12 +62,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class CertificateRevocation:
-    """Remembers what each table's certificates stood on when they were last gone through."""
+    """Revokes certificates that lost their basis; stores each table's last known basis."""
 
     certificates: Certificates
     _ground: dict[str, CertificateBasis] = field(default_factory=dict)
-    _newest: dict[str, int] = field(default_factory=dict)  # looks
-    _when: dict[str, datetime] = field(default_factory=dict)  # of the last of those looks
+    _newest: dict[str, int] = field(default_factory=dict)  # number of the newest look
+    _when: dict[str, datetime] = field(default_factory=dict)  # time of the newest look
     _ruled: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
 
     def take_back(
@@ -77,9 +77,9 @@ class CertificateRevocation:
         at: datetime,
         lacking: Callable[[str], frozenset[str]] = lambda _: frozenset(),
     ) -> None:
-        """Revoke the certificates of *table* that *look* shows to speak of something lost.
+        """Revoke the certificates of *table* that, according to *look*, have lost their evidence.
 
-        *lacking* names the copies of a table that lack rows.
+        *lacking* returns the copies of a table that miss rows.
         """
         if look.number < self._newest.get(table, 0):
             self._ground.pop(table, None)
@@ -102,7 +102,7 @@ class CertificateRevocation:
 
 
 def _find_rule_changes(look: Sampling) -> dict[str, int]:
-    """Table -> the newest batch since which other rules send it a shard, of those still open."""
+    """Return, by table, the newest batch from which changed rules send it a shard, if open."""
     found: dict[str, int] = {}
     if isinstance(look.checkpoint, Missing):
         return found
@@ -140,7 +140,7 @@ def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
     if now.ruled > before.ruled or fell or now.lacking - before.lacking:
         return False
     if now.batch is not None and now.incarnations != before.incarnations:
-        return False  # landing has started over, perhaps on a log that has lost its end
+        return False  # landing has restarted, perhaps on a log that has lost its newest batches
     if now.mirror is None or now.mirror == before.mirror:
         return True
     if not isinstance(now.mirror, MirrorPosition) or not isinstance(before.mirror, MirrorPosition):
@@ -152,9 +152,9 @@ def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
 
 
 def _fell(before: CopyPosition | None, now: CopyPosition | None) -> bool:
-    """Whether a copy may hold less than it did."""
+    """Whether a copy may have less than before."""
     if before is None or not before.whole:
-        return False  # nothing was certified by it
+        return False  # no certificate rests on it
     same = now is not None and now.whole and now.mirror == before.mirror
     return not same or now is None or now.version < before.version
 
@@ -167,7 +167,7 @@ def _ended(ground: CertificateBasis, since: datetime, at: datetime) -> bool:
 
 
 def _known(now: CertificateBasis, before: CertificateBasis) -> CertificateBasis:
-    """What is known now, and where nothing is, what was known before."""
+    """Return *now*, with values of *before* where *now* has none."""
     return CertificateBasis(
         before.mirror if now.mirror is None else now.mirror,
         before.batch if now.batch is None else now.batch,
@@ -180,7 +180,7 @@ def _known(now: CertificateBasis, before: CertificateBasis) -> CertificateBasis:
 
 @dataclass(frozen=True, slots=True)
 class RoundFacts:
-    """What people and the Spark process have reported; ``holds`` are those of tables, by table."""
+    """Facts that all tables share: waivers, holds, pauses, residuals; ``holds`` are by table."""
 
     at: datetime
     waived: frozenset[str]
@@ -191,14 +191,14 @@ class RoundFacts:
     losses: Mapping[str, TableLosses] = field(default_factory=dict)
 
     def holds_of(self, table: Table) -> Iterator[Hold]:
-        """Return the holds of all sources, which are few, and those of *table*."""
+        """Yield the holds of all sources, which are few, and those of *table*."""
         yield from self.sources
         yield from self.holds.get(table.name, ())
 
 
 @dataclass(eq=False)
 class Assessor:
-    """Answers as of the moment it is asked."""
+    """Answers readiness questions from a sampling and the facts of the moment."""
 
     policy: ReadinessPolicy
     sources: tuple[SourceSettings, ...]
@@ -222,13 +222,14 @@ class Assessor:
     _forfeits: CertificateRevocation = field(init=False)
 
     def __post_init__(self) -> None:
-        """Know of no certificate yet."""
+        """Create the revocation, without a known basis."""
         self._forfeits = CertificateRevocation(self.certificates)
 
     def facts(self, at: datetime) -> RoundFacts:
-        """What is known now that concerns no table more than another: asked once for all.
+        """Read the facts that all tables share, once for all of them.
 
-        Answers are as of *at*, read after the look that they rest on: none of it is of the future.
+        Answers are as of *at*. This time must be read after the sampling that they rest on, so that
+        nothing sampled is in the future.
         """
         sources, tables = list[Hold](), dict[str, tuple[Hold, ...]]()
         for hold in self.standstills.holds():
@@ -241,7 +242,7 @@ class Assessor:
         return RoundFacts(at, waived, residuals, tuple(sources), tables, pauses, losses)
 
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
-        """Everything known of *table* at the time of *facts*."""
+        """Return everything known about *table* at the time of *facts*; revokes certificates."""
         lacking = partial(self._lacking, copies=look.copies, waived=facts.waived)
         self._forfeits.take_back(table.name, look, facts.at, lacking)
         samples, checkpoint = look.samples(table), look.checkpoint
@@ -278,7 +279,7 @@ class Assessor:
         )
 
     def copied(self, copy: str, inputs: Inputs, look: Sampling) -> Inputs:
-        """The same of a *copy* of the table: as if what it says it holds were the mirror."""
+        """Return the inputs of a *copy* of the table: its position takes the mirror's place."""
         table, answer = inputs.table, look.copies.get(copy, Missing(f"copy {copy} was not asked"))
         samples = inputs.samples.of_copy(answer, table.name)
         earlier = None if inputs.clocks else self._earlier.get(_of_copy(table.name, copy))
@@ -295,14 +296,14 @@ class Assessor:
     def decided(
         self, question: Question, table: Table, look: Sampling, facts: RoundFacts
     ) -> Readiness:
-        """Answer *question* of *table*, or of the copy of it that is asked for."""
+        """Answer *question* for *table*, or for the copy that *question* names."""
         inputs = self.inputs(table, look, facts)
         if question.stage is Stage.COPY:
             inputs = self.copied(question.copy, inputs, look)
         return self.answer(question, inputs)
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:
-        """Answer *question*; a certificate that was issued for it before is taken into account."""
+        """Answer *question*, considering the certificate that was issued for it before."""
         name = inputs.table.name
         return assess(
             question,
@@ -313,13 +314,13 @@ class Assessor:
         )
 
     def passing(self, question: Question, inputs: Inputs) -> Readiness:
-        """Answer *question* of a moment that is never certified."""
+        """Answer *question* for display only, without certificates."""
         return answer_for_display(question, inputs, self.policy)
 
     def certify(self, answers: Iterable[Readiness]) -> None:
-        """Store the certificates of READY answers, before any answer is given.
+        """Store the new certificates of READY answers, before any answer is given.
 
-        Those that have answered before are kept already.
+        Certificates that were issued earlier are already stored.
         """
         issued = [answer.certificate for answer in answers if _issued(answer)]
         if issued:
@@ -331,11 +332,11 @@ class Assessor:
         answers: Mapping[Question, Readiness],
         copies: Mapping[str, Inputs] = MappingProxyType({}),
     ) -> None:
-        """End a watching round: its lags and disagreements are what the next one looks back on."""
+        """End a monitoring round: keep its lags and disagreements for the next round."""
         name = inputs.table.name
         for key, one in {name: inputs, **{_of_copy(name, c): i for c, i in copies.items()}}.items():
             if inputs.clocks:
-                self._earlier.pop(key, None)  # watermarks by clocks that are wrong
+                self._earlier.pop(key, None)  # its watermarks come from wrong clocks
             else:
                 self._earlier[key] = one.lags
         since = {q: one.disagreeing for q, one in answers.items() if one.disagreeing is not None}
@@ -343,7 +344,7 @@ class Assessor:
             self._disagreeing[name] = since
 
     def _partitions(self, checkpoint: Checkpoint) -> Mapping[str, int]:
-        """Counted once for each batch: all tables ask."""
+        """Return `partition_counts`, computed once per batch for all tables."""
         batch, counts = self._counted
         if batch != checkpoint.batch:
             counts = partition_counts(self.orderings, checkpoint.offsets)
@@ -351,14 +352,14 @@ class Assessor:
         return counts
 
     def _named_topics(self, table: Table) -> tuple[frozenset[str], frozenset[str]]:
-        """Its topics, and those of its schema changes; worked out once while it has its shards."""
+        """Return the table's topics and those of its schema changes; cached until shards change."""
         known = self._named.get(table.name)
         if known is None or known[0].shards != table.shards:
             known = self._named[table.name] = (table, self._topics(table), self._statements(table))
         return known[1:]
 
     def _topics(self, table: Table) -> frozenset[str]:
-        """Topics of the table's rows and schema changes; empty if a source has names of its own."""
+        """Return topics of rows and schema changes; empty if a source has custom topic names."""
         settings = {source.name: source for source in self.sources}
         if any(settings[shard.source].topics for shard in table.shards):
             return frozenset()
@@ -366,7 +367,7 @@ class Assessor:
         return self._statements(table) | rows
 
     def _statements(self, table: Table) -> frozenset[str]:
-        """Topics of the schema changes of the table's sources."""
+        """Return the topics of the schema changes of the table's sources."""
         return frozenset(one.prefix for one in self.sources if one.name in table.sources)
 
 
@@ -384,12 +385,12 @@ def withhold_ready(answer: Readiness, why: str) -> Readiness:
 
 
 def _issued(answer: Readiness) -> bool:
-    """Whether its certificate was issued with it, and not before."""
+    """Whether the certificate was issued with this answer, and not before."""
     return answer.certificate is not None and answer.certificate.issued == answer.at
 
 
 def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:
-    """The Spark process and a look may both have found one thing; the first to tell is kept."""
+    """Drop repeated holds, because the Spark process and a look may report the same one."""
     known: dict[tuple[str, str], Hold] = {}
     for hold in holds:
         known.setdefault((hold.subject, hold.id), hold)
@@ -401,7 +402,7 @@ def _bases(look: Sampling) -> Mapping[Shard, Order]:
 
 
 def _intruded(table: Table, look: Sampling) -> Iterator[Hold]:
-    """What the look itself found: the Spark process may not have been at the table since."""
+    """Yield the foreign write that the look found; Spark may not have merged the table since."""
     intrusion = look.intrusions.get(table.name)
     if intrusion is not None:
         yield foreign_hold(table.name, intrusion)

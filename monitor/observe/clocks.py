@@ -1,8 +1,9 @@
-"""Knows which clocks are wrong now, and revokes certificates that rest on them.
+"""Tracks which clocks are wrong now, and revokes certificates that rest on them.
 
-A source whose clock is too far from ours is UNKNOWN(clock) until a heartbeat finds that they agree.
-Clocks that went back are so until they have come past all they had shown, and for a minute at
-least: until then it is ambiguous which of two equal times is meant, and no older look is left.
+A source whose clock differs too much from Sluice's is UNKNOWN(clock) until a heartbeat finds that
+they agree. If clocks went back, it is UNKNOWN until they pass the highest time that they had shown,
+and for at least one minute. Until then a time may be ambiguous, and samplings from before the step
+may still be in use.
 """
 
 import threading
@@ -26,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """What is known of one source's clock; ``skew`` as of its last heartbeat."""
+    """State of one source's clock: ``skew`` at its last heartbeat, and the last ``step`` back."""
 
     skew: timedelta = timedelta()
     step: ClockStep | None = None
@@ -34,9 +35,10 @@ class ClockState:
 
 @dataclass(eq=False)
 class Clocks:
-    """Remembers each source's skew and last step back, in this life and the next.
+    """Stores each source's skew and last step back, also over restarts.
 
-    ``deciding`` is held while anything is certified: what is taken back must not slip through.
+    ``deciding`` is the lock that is held while certificates are issued, so that no certificate can
+    escape a revocation.
     """
 
     limit: timedelta
@@ -48,7 +50,7 @@ class Clocks:
     _unread: set[str] = field(default_factory=set)
 
     def load(self, sources: Iterable[str]) -> None:
-        """Remember what an earlier life has found."""
+        """Load the states that an earlier run of the service stored."""
         for source in sources:
             try:
                 kept = self.memory.recall(_subject(source), "clock")
@@ -58,7 +60,7 @@ class Clocks:
                 self._unread.add(source)
 
     def compared(self, source: str, skew: timedelta, at: datetime) -> None:
-        """Note how far *source*'s clock was behind ours at a heartbeat."""
+        """Record how far *source*'s clock was behind Sluice's at a heartbeat."""
         before = self._of(source)
         now = ClockState(skew, before.step)
         self._known[source] = now
@@ -67,7 +69,7 @@ class Clocks:
             self._keep(source, now, at)
 
     def stepped(self, step: ClockStep) -> None:
-        """Believe in nothing of the source, and take back what rests on heartbeats that fell."""
+        """Record a step back, and revoke certificates that rest on heartbeats misdated by it."""
         before = self._of(step.source)
         if before.step is not None and not _over(before.step, step.after):
             first, since = min((one.first, one.since) for one in (before.step, step))
@@ -84,15 +86,15 @@ class Clocks:
                 log.warning("certificates_revoked", count=count, why=gone[0].why)
 
     def step(self, source: str) -> ClockStep | None:
-        """The last step back of *source*'s heartbeats; None if there never was one."""
+        """Return the last step back of *source*'s heartbeats; None if there was none."""
         return self._of(source).step
 
     def reasons(self, sources: Iterable[str], now: datetime) -> tuple[Reason, ...]:
-        """Why the times of heartbeats of *sources* cannot be believed *now*."""
+        """Return why the heartbeat times of *sources* are not reliable *now*."""
         return tuple(reason for source in sources for reason in self._doubts(source, now))
 
     def problem(self, source: str, now: datetime) -> str:
-        """The same as one line; empty if the clocks are right."""
+        """Return the reasons for *source* as one line; empty if the clocks are right."""
         return "; ".join(reason.text for reason in self.reasons((source,), now))
 
     def _doubts(self, source: str, now: datetime) -> Iterator[Reason]:
@@ -113,7 +115,7 @@ class Clocks:
 
     def _keep(self, source: str, state: ClockState, at: datetime) -> None:
         if source in self._unread:
-            return  # it may hold a step back that still counts
+            return  # the stored state may have a step back that still counts
         self.memory.remember(
             _subject(source), "clock", {"state": encode_value(ClockState, state)}, at
         )

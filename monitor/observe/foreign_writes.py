@@ -3,7 +3,7 @@
 Each commit is read once. A recreated mirror is read again, although its versions may have the
 same numbers.
 
-Removing a foreign key with a cascade does not bring back what it changed without a log entry.
+Removing a foreign key with a cascade does not undo the changes that it made without a log entry.
 The table stays in doubt until a new base has read it.
 """
 
@@ -25,15 +25,15 @@ from pipeline.errors import ProofError
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.tables.lake import Lake
 
-FIRST_LOOK = 100  # versions read back at the start; the lane has judged those before
+FIRST_LOOK = 100  # versions read at the start; the lane has judged earlier ones
 
 
 @dataclass(eq=False)
 class ForeignWrites:
-    """Mirrors that others have written to; each commit is read once.
+    """Finds mirrors with foreign writes; each commit is read once.
 
-    What was seen is of the table with that id: one that was recreated is read again,
-    though its versions may have numbers that were seen before.
+    What was read belongs to the Delta table with that id. A recreated mirror is read again,
+    although its versions may have the same numbers.
     """
 
     lake: Lake
@@ -43,11 +43,11 @@ class ForeignWrites:
     _ids: dict[str, str] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
-        """What was found and not taken back, by table."""
+        """Return, by table, the foreign writes that were found and not reverted."""
         return dict(self._found)
 
     def inspect(self, table: str, version: int, mirror: str) -> None:
-        """Look through *mirror*'s commits since the last look, up to *version*, for one not ours.
+        """Search *mirror*'s commits since the last call, up to *version*, for a foreign one.
 
         Raises:
             ProofError: the log has lost commits that were never read.
@@ -63,11 +63,11 @@ class ForeignWrites:
         except ProofError:
             if table in self._seen:
                 raise
-            commits = ()  # too old: its entries are gone from the log
+            commits = ()  # too old: the Delta log no longer has these entries
         intrusion, good = find_intrusion(commits, known, accepted_versions(table, self.waived()))
         if intrusion is not None:
             self._found[table] = intrusion
-            return  # what follows is judged from here again, until it is taken back
+            return  # later commits are judged again from here, until the write is reverted
         self._found.pop(table, None)
         self._seen[table] = replace(good, version=version)
 
@@ -77,7 +77,7 @@ CHECK = "unproven"
 
 @dataclass(eq=False)
 class UnloggedChanges:
-    """Keeps what no log shows of a table, by the last answer; a restart forgets nothing."""
+    """Stores, over restarts, which tables have unlogged changes, from the sources' answers."""
 
     explain_unproven: Callable[[Table], str | Missing]
     memory: CheckMemory
@@ -85,9 +85,9 @@ class UnloggedChanges:
     _kept: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def unproven(self, table: Table, bases: Mapping[Shard, Order]) -> str | Missing:
-        """What no log shows of *table*, now or since its base; empty if nothing.
+        """Describe unlogged changes of *table*, now or since its base; empty if there are none.
 
-        *bases*: the order of each shard's newest base, empty when that is not known.
+        *bases* has the order of each shard's newest base; empty if it is not known.
         """
         reason, known = (
             self.explain_unproven(table),
@@ -99,7 +99,7 @@ class UnloggedChanges:
         except ProofError as error:
             if not own:
                 return str(error)
-            kept = {"why": f"{error}", "bases": own}  # as if something had been reported until now
+            kept = {"why": f"{error}", "bases": own}  # as if it had been in doubt until now
             self._keep(table.name, {}, kept)
         if reason and isinstance(reason, str):
             self._keep(table.name, kept, {"why": reason, "bases": own or kept.get("bases", {})})

@@ -1,11 +1,11 @@
-"""Writes heartbeats to the server that the collector reads, and remembers each as a fence.
+"""Writes heartbeats to the server that the collector reads, and stores each as a fence.
 
 After a failover the collector may read another server. A heartbeat that it never sees would
 prove nothing, so heartbeats follow the collector. After any failure the next heartbeat tries
 again.
 
-A fence is stored before it is used, so no proof rests on one that is lost. If both clocks went
-back, fences with wrong times are dropped.
+A fence is stored before it is used, so no proof rests on a lost fence. If both clocks went back,
+fences with wrong times are dropped.
 """
 
 import threading
@@ -25,25 +25,26 @@ from pipeline.sources.source import HeartbeatTable, Source
 
 FOLLOW = timedelta(seconds=10)
 MICROSECOND = timedelta(microseconds=1)
-ALL = 200_000  # more than are ever kept of a source
+ALL = 200_000  # more fences than are kept for any source
 LOOKED_BACK = (timedelta(hours=1), timedelta(days=1), timedelta(days=43))
 log = structlog.get_logger(__name__)
 
 
 def _nobody(step: ClockStep) -> None:
-    """Hear of it."""
+    """Ignore a step back."""
 
 
 def _none(source: str) -> ClockStep | None:
-    """Know of none."""
+    """Return None: no step back is known."""
 
 
 @dataclass(eq=False)
 class FenceBook:
-    """All heartbeats still remembered, by source, ascending in number and time.
+    """The heartbeats in memory, by source, ascending in number and time.
 
     Thread-safe; one thread adds the heartbeats of a source.
-    ``on_step`` is called when a heartbeat shows that the clocks went back, before fences fall.
+    ``on_step`` is called when a heartbeat shows that the clocks went back, before misdated fences
+    are dropped.
     """
 
     store: Fences
@@ -59,10 +60,10 @@ class FenceBook:
         since: datetime,
         step_of: Callable[[str], ClockStep | None] = _none,
     ) -> None:
-        """Load what an earlier run stored.
+        """Load the fences that an earlier run stored.
 
         *step_of* returns the last step back of a source's clock.  The earlier run may have ended
-        before it dropped all heartbeats of that step, and later times would not show them.
+        before it dropped all heartbeats of that step, and later times would not reveal them.
         """
         for source in sources:
             known, step = self.store.since(source, since, ALL), step_of(source)
@@ -72,12 +73,12 @@ class FenceBook:
             self._known[source] = thin_fences(in_order(known))
 
     def add(self, fence: Fence, later: datetime | None = None) -> None:
-        """Keep *fence*: in the store first, so that no proof rests on one that is lost.
+        """Add *fence*: first to the store, so that no proof rests on a lost fence.
 
-        *later* is what the later of both clocks showed, if not the same.  Where it has not gone
-        back, what was committed before that time stands below this one too: it gets the instant
-        after the last fence's, and so takes the place of none.  Where both have, the fences whose
-        times that shows to be wrong are kept no longer.
+        *later* is the time of the later of both clocks, if it differs from ``fence.at``.  If only
+        one clock went back, everything committed before *later* is below this fence too.  Then the
+        fence gets the instant after the last one, so it replaces none.  If both clocks went back,
+        fences whose times are shown to be wrong are dropped.
         """
         known, step = self.of(fence.source), None
         if known and fence.at <= known[-1].at:
@@ -99,10 +100,10 @@ class FenceBook:
         return self._known.get(source, ())
 
     def first(self, source: str, instant: datetime) -> Fence | None:
-        """The first of *source* at or after *instant* that was ever written, if one is.
+        """Return the first fence of *source* at or after *instant* that was ever written, or None.
 
-        The store is asked: those remembered here are ever fewer, and the first one left is later.
-        At the full minute it keeps that one for ten days.
+        Reads the store, because old fences in memory are thinned out, and the first one left may be
+        later.  The store keeps the first fence after each full minute for ten days.
         """
         known = self.of(source)
         if not known or known[-1].at < instant:
@@ -114,7 +115,7 @@ class FenceBook:
             return self._firsts.get((source, instant))
 
     def fallen(self) -> Mapping[str, range]:
-        """Numbers, by source, among which those lie whose times proved wrong in this life."""
+        """Return, by source, a range that has all numbers found misdated in this run."""
         return dict(self._fallen)
 
     def _fall(self, step: ClockStep) -> None:
@@ -126,7 +127,7 @@ class FenceBook:
             self._firsts = {k: one for k, one in self._firsts.items() if k[0] != step.source}
 
     def _step(self, fence: Fence) -> ClockStep | None:
-        """What fell; looked for as far back as it takes, in all that are kept."""
+        """Return the step back that *fence* shows; reads stored fences as far back as needed."""
         step = None
         for length in LOOKED_BACK:
             history = self.store.since(fence.source, fence.at - length, ALL)
@@ -139,13 +140,13 @@ class FenceBook:
 
 @dataclass(eq=False)
 class HeartbeatWriter:
-    """The heartbeat of one source; ``problem`` says why the source did not take the last one.
+    """Writes the heartbeats of one source; ``problem`` is why the last one failed, else empty.
 
-    A store that cannot keep the fence is no problem of the source: a collector would be blamed on
-    it.
-    ``collected_from`` asks the collector for host and port of the server that it reads, ``newest``
-    for the highest number ever landed, so that numbers never go back.  ``compared`` receives
-    how far the source's clock is behind Sluice's.
+    A store that cannot keep the fence is not a problem of the source, because problems of a source
+    are also blamed for failures of its collector.
+    ``collected_from`` asks the collector for host and port of the server that it reads. ``newest``
+    returns the highest number ever landed, so that numbers never go back.  ``compared`` is called
+    with how far the source's clock is behind Sluice's.
     """
 
     settings: SourceSettings
@@ -162,7 +163,7 @@ class HeartbeatWriter:
     _asked: datetime | None = field(default=None)
 
     def write_heartbeat(self) -> None:
-        """Write the next heartbeat and remember it as a position."""
+        """Write the next heartbeat and add it as a fence."""
         try:
             table = self._ready()
             fence = table.write_heartbeat(self.clock)
@@ -176,13 +177,13 @@ class HeartbeatWriter:
             self.fences.add(fence, table.reading.later)
 
     def followed(self) -> SourceSettings:
-        """The settings with the address that heartbeats go to now."""
+        """Return the settings with the address that receives the heartbeats now."""
         if self._address is None:
             return self.settings
         return replace(self.settings, host=self._address[0], port=self._address[1])
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._server is not None:
             self._server.close()
 
@@ -201,7 +202,10 @@ class HeartbeatWriter:
         return self._table
 
     def _where(self) -> tuple[str, int]:
-        """The collector's server, asked every now and then; the configured one if it is silent."""
+        """Return the address of the collector's server, asked every `FOLLOW`.
+
+        If the collector does not answer, it is the last known address, at first the configured one.
+        """
         known = self._address or (self.settings.host, self.settings.port)
         now = self.clock()
         if not self.settings.follow_collector:
@@ -221,7 +225,7 @@ class HeartbeatWriter:
 class HeartbeatReader:
     """Turns the heartbeats that a service writes to one source into fences.
 
-    A heartbeat that is two above the newest at some instant was begun after that instant.
+    A heartbeat whose number is two above the newest one at an instant was begun after that instant.
     """
 
     source: Source
@@ -230,7 +234,7 @@ class HeartbeatReader:
     _seen: list[tuple[int, datetime]] = field(default_factory=list)
 
     def read(self) -> None:
-        """Look at the newest heartbeat."""
+        """Read the newest heartbeat, and add a fence if it proves one."""
         now, name = self.clock(), self.source.name
         newest = self.source.newest_heartbeat()
         passed = [at for number, at in self._seen if number <= newest - 2]
@@ -242,5 +246,8 @@ class HeartbeatReader:
 
 
 def thin_fences(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:
-    """At most *limit* fences, ascending; of a cut, one at most a hundredth of its age after it."""
+    """Return at most *limit* fences, ascending.
+
+    For each cut, one is left that is later by at most 1 % of the cut's age.
+    """
     return thin_history(fences, lambda fence: fence.at.timestamp(), share=100, limit=limit)

@@ -1,14 +1,14 @@
 """Runs due probes, with one view of the data per table and one verdict per probe.
 
-Tables of one source share a queue, and tables with shards in several sources have one per
-combination. A few workers take tables from a queue, so some tables are probed side by side, but
-one table by one worker. A table with a suspicion comes first, then what waits longest. No queue
-waits for another, and a round does not wait for a slow one. If a probe hangs, everything due of
-its table is UNKNOWN, and the reason names that probe. If all workers of a queue hang, everything
-due in it is.
+Tables of one source share a queue, and tables with shards in several sources have one queue per
+combination. A few workers take tables from a queue, so several tables are probed in parallel, but
+each table by one worker. A table with a suspicion comes first, then the one that waits longest. No
+queue waits for another, and a round does not wait for a slow one. If a probe hangs, all due checks
+of its table are UNKNOWN, and the reason names that probe. If all workers of a queue hang, all due
+checks in it are UNKNOWN.
 
 `ProbeWorld` is what a probe may see in one round: pinned readers, heartbeats and check memory.
-`certified_versions` lists mirror versions that somebody may still read, as certificates of the last
+`certified_versions` lists mirror versions that may still be read, because certificates of the last
 day name them.
 """
 
@@ -58,15 +58,15 @@ JOB = "job:probe"
 Due = tuple[CheckPlan, Any, Table]
 NOT_ASKED = Missing("it was not asked yet")
 UNABLE = ("unreachable", "unprovable", "not_reached", "over_time", "check_broken")
-"""Codes of an UNKNOWN that is over once the probe can look again."""
+"""Codes of an UNKNOWN that ends once the probe can run again."""
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeAtWork:
-    """A probe that has not ended; ``limit`` is how long it may take.
+    """A running probe; ``limit`` is how long it may take.
 
-    It began at ``began`` seconds of a timer that no step of the clock moves.
+    ``began`` is its start in seconds of a timer that clock steps do not affect.
     """
 
     check: str
@@ -78,7 +78,7 @@ class ProbeAtWork:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The checks of one table that one worker runs, in this order, in one world."""
+    """The checks of one table that one worker runs in one world, in this order."""
 
     table: Table
     checks: tuple[tuple[CheckPlan, Any], ...]
@@ -86,9 +86,9 @@ class Visit:
 
 @dataclass(eq=False)
 class ProbeQueue:
-    """What is due of the tables of some sources; no table is with two workers at a time.
+    """The due checks of the tables of some sources; two workers never have the same table.
 
-    ``name`` is for people.  ``workers`` are so many.  ``at_work`` is what each of them runs.
+    ``name`` is for messages.  ``workers`` is their number.  ``at_work`` is what each of them runs.
     """
 
     name: str
@@ -100,16 +100,16 @@ class ProbeQueue:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def line_up(self, urgent: Sequence[Visit], others: Sequence[Visit]) -> None:
-        """Let these wait, those that waited already in their places; no others wait any longer.
+        """Replace the queued visits; tables that were queued before keep their positions.
 
-        What a worker has taken is left out: the next round finds what is due of it then.
+        Tables that a worker has taken are left out; the next round queues what is then due.
         """
         with self._lock:
             self._urgent = self._kept(self._urgent, urgent)
             self._waiting = self._kept(self._waiting, others)
 
     def take(self) -> Visit | None:
-        """The next one, which is the caller's until `give_back`; None if none may be taken."""
+        """Take the next visit, reserved until `give_back`; None if no visit can be taken."""
         with self._lock:
             for line in (self._urgent, self._waiting):
                 for name in line:
@@ -119,18 +119,18 @@ class ProbeQueue:
             return None
 
     def give_back(self, visit: Visit) -> None:
-        """Let the table of *visit* be taken again."""
+        """Release the table of *visit*."""
         with self._lock:
             self._taken.discard(visit.table.name)
 
     def wanted(self) -> range:
-        """Numbers of the workers that have something to do."""
+        """Return the numbers of the workers that have something to do."""
         with self._lock:
             tables = {*self._taken, *self._urgent, *self._waiting}
             return range(min(self.workers, len(tables)))
 
     def worker(self, number: int) -> str:
-        """The name of a worker, for threads and messages."""
+        """Return the name of a worker, for threads and messages."""
         return f"{self.name} ({number + 1})" if number else self.name
 
     def _kept(self, line: Mapping[str, Visit], visits: Sequence[Visit]) -> dict[str, Visit]:
@@ -140,14 +140,15 @@ class ProbeQueue:
 
 @dataclass(eq=False)
 class Probing:
-    """Runs each probe on each of its tables by its own pace, tier 0 first.
+    """Runs each probe on each of its tables at its own interval, tier 0 first.
 
-    A probe with a suspicion has its next turn in the next round, also after a verdict.
-    A probe that had nothing new to rule on is asked again in the next round; if it could not even
-    look before, that is over, and said: an old excuse must not stand until the next ruling.
-    A mirror whose merges are ``paused`` is not probed: it stands where it stood.
-    ``workers_of`` sources says how many tables are probed side by side.  ``open_world`` gets the
-    sources of the queue and the number of the worker: workers share nothing that waits.
+    A probe with a suspicion runs again in the next round, even after a verdict.
+    A probe that had nothing new to rule on is asked again in the next round. If its last verdict
+    was that it could not run, a new verdict says that it can, so the old reason does not remain.
+    A mirror whose merges are ``paused`` is not probed, because it does not change.
+    ``workers_of`` returns how many tables of the given sources are probed in parallel.
+    ``open_world`` is called with the sources of the queue and the number of the worker. Workers
+    share nothing that would make them wait.
     """
 
     plans: tuple[CheckPlan, ...]
@@ -169,13 +170,13 @@ class Probing:
     _waits: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Nothing runs yet."""
+        """Create the thread pool, without running anything."""
         self.lines = DeadlinePool(self.clock, timedelta())
 
     def round(self) -> None:
-        """Line up what is due, and have it run; what still runs goes on beside it.
+        """Queue the due checks and start to run them; probes that still run continue.
 
-        Each verdict is recorded at once, so a slow probe delays no other.
+        Each verdict is recorded at once, so a slow probe does not delay others.
         """
         due = self._due_by_sources()
         for sources in due.keys() - self._queues.keys():
@@ -196,7 +197,7 @@ class Probing:
             raise error
 
     def waits(self, table: str) -> Mapping[str, str]:
-        """Check -> why its last look at *table* gave no verdict; absent if it gave one."""
+        """Return, by check, why its last run on *table* had no verdict; absent if it had one."""
         known = ((plan.name, self._waits.get((plan.name, table))) for plan in self.plans)
         return {check: why for check, why in known if why is not None}
 
@@ -207,7 +208,7 @@ class Probing:
         return found
 
     def _visits(self, due: Sequence[Due]) -> tuple[list[Visit], list[Visit]]:
-        """One visit of each table, and one before it of its own for what is suspicious there."""
+        """Return visits with suspicious checks, and visits with the others; one each per table."""
         lines: tuple[dict[str, Visit], dict[str, Visit]] = {}, {}
         for plan, probe, table in due:
             line = lines[(plan.name, table.name) not in self._suspicions]
@@ -216,7 +217,7 @@ class Probing:
         return [*lines[0].values()], [*lines[1].values()]
 
     def _work(self, queue: ProbeQueue, number: int) -> None:
-        """Take what waits, one table after the other; what breaks here breaks the next round."""
+        """Run queued visits, one after the other; the next round raises an error of this one."""
         worker = queue.worker(number)
         self._failed.pop(worker, None)
         try:
@@ -255,7 +256,7 @@ class Probing:
             self._tell(verdict, whole=looks_back(probe) > 0)
 
     def _tell_hanging(self, queue: ProbeQueue, due: Sequence[Due]) -> None:
-        """Say once of all that waits for a probe that hangs which one that is."""
+        """Record one UNKNOWN for each check that waits for a hanging probe, naming that probe."""
         now, seconds = self.clock(), self.elapsed()
         hanging = [
             one
@@ -277,7 +278,7 @@ class Probing:
             self._tell(Verdict(table.name, plan.name, ruling, now, cause=JOB, run=self.run()))
 
     def _past(self, plan: CheckPlan, probe: Any, table: Table) -> list[float]:
-        """Earlier values, for a probe that asks for them: of thousands of tables hardly any do."""
+        """Return earlier values for a probe that looks back, which few probes do."""
         if not (many := looks_back(probe)):
             return []
         return [value for _, value in self.history.history(table.name, plan.name, many)]
@@ -289,7 +290,7 @@ class Probing:
             self._tell(Verdict(table, check, ruling, self.clock(), run=self.run()))
 
     def _tell(self, verdict: Verdict, *, whole: bool = False) -> None:
-        """Keep what says something new; each number, if the probe looks back on the *whole*."""
+        """Record *verdict*; store it if it is news, or has a value and *whole* history is kept."""
         kept = whole and verdict.value is not None
         self.recorder.tell([verdict], kept=[verdict] if kept else self.recorder.changed([verdict]))
 
@@ -315,8 +316,8 @@ class Probing:
 class ProbeWorld:
     """Implements :class:`checks.world.World` for one table and round: all probes see one version.
 
-    ``names`` are the sources whose queue of probes this is, ``worker`` is who runs them, and
-    ``plans`` are those of all probes.
+    ``names`` are the sources of the probe queue, ``worker`` is the number of the worker, and
+    ``plans`` are the plans of all probes.
     """
 
     look: Sampling
@@ -338,70 +339,70 @@ class ProbeWorld:
     _log: LogReader | None = None
 
     def begin(self, check: str) -> None:
-        """What is asked from now on is asked by *check*."""
+        """Attribute the queries of sources from now on to *check*."""
         for one in self.sources.values():
             one.check = check
 
     def source(self, name: str) -> TableQueries:
-        """The source of that name."""
+        """Return the source *name*."""
         return self.sources[name]
 
     def allowance(self, source: str) -> Allowance:
-        """What the budget of *source* allows now."""
+        """Return what the budget of *source* allows now."""
         return self.sources[source].budget.allowance()
 
     def collected(self, source: str) -> CaptureScope:
-        """What the source's collector sends; it is asked once a look, however many tables ask."""
+        """Return what the source's collector sends; it is asked once per look, for all tables."""
         found = self.look.once(("collected", source), partial(_scope, self.collectors[source]))
         if isinstance(found, Missing):
             raise UnreachableError(f"collector:{source}: {found.why}")
         return found
 
     def dated(self, shard: Shard) -> tuple[str, ...] | Missing:
-        """What the source said last of the shard's columns."""
+        """Return the shard's date columns from the last answer of its source."""
         return self.dated_columns(shard)
 
     def mirror(self, table: Table) -> MirrorSide:
-        """The mirror at the version that was newest when it was first asked for."""
+        """Return the mirror at the version that was newest when it was first requested."""
         if table.name not in self._mirrors:
             found = self._mirrors[table.name] = self.lake.lake.mirror(table)
             if self._log is not None and self._log.batch < found.batch:
-                self._log = None  # or changes that the mirror has would not be in the log
+                self._log = None  # the log must have all changes that the mirror has
         return self._mirrors[table.name]
 
     def log(self) -> LogReader:
-        """The change log, pinned when it was first asked for; never older than the mirrors."""
+        """Return the change log, pinned when first requested; never older than the mirrors."""
         if self._log is None:
             self._log = self.lake.changes(self.names, self.worker, self.incarnation)
         return self._log
 
     def large_looks(self) -> LargeLooks:
-        """Looks that Spark makes."""
+        """Return the requests that Spark answers."""
         return self.looks
 
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
-        """The row key of the last data message of each partition of the table's topics."""
+        """Return the row key of the last data message of each partition of the table's topics."""
         return self.lake.end_keys(self.names, table, self.worker)
 
     def schema(self, shard: Shard) -> TableSchema | None:
-        """The shard's newest landed columns, from the log of this round."""
+        """Return the shard's newest landed schema, from the log of this round."""
         return self.lake.schemas(self.names, self.worker).newest(shard, self.log())
 
     def clock(self) -> datetime:
-        """Now."""
+        """Return the current time."""
         return self.clock_now()
 
     def fence_after(self, source: str, instant: datetime) -> Fence | None:
-        """The first heartbeat at or after *instant*; None if it is not written yet."""
+        """Return the first heartbeat at or after *instant*; None if it is not written yet."""
         return first_fence(self.fences.of(source), instant)
 
     def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
-        """Whether a batch that covers every one of *fences* is applied to the pinned mirror.
+        """Whether a batch that covers all *fences* is applied to the pinned mirror.
 
-        Not while rows of before are still read for the first time, nor before they are merged.
+        False while the first base of a shard is being read, or the newest base is not merged.
         """
         covering = self._covering(fences)
-        if not covering:  # a mirror is opened only where its answer matters: it may be many
+        if not covering:  # do not open the mirror if it does not matter: there may be many
             return False
         applied = self.mirror(table).batch
         return not self._awaits_base(table, applied) and any(
@@ -409,7 +410,7 @@ class ProbeWorld:
         )
 
     def held_until(self, table: Table) -> datetime | None:
-        """Time of the newest heartbeats whose batch is applied to the pinned mirror."""
+        """Return the time of the newest heartbeats whose batch is applied to the pinned mirror."""
         applied = self.mirror(table).batch
         if self._awaits_base(table, applied):
             return None
@@ -421,7 +422,7 @@ class ProbeWorld:
         return None
 
     def _covering(self, fences: Sequence[Fence]) -> Sequence[LandedBatch]:
-        """Steps that have passed all *fences*: looked for once a look, however many tables ask."""
+        """Return the steps that have passed all *fences*; computed once per look for all tables."""
 
         def covering() -> tuple[LandedBatch, ...]:
             steps = self.look.steps
@@ -431,7 +432,7 @@ class ProbeWorld:
         return self.look.once(("passed", asked), covering)
 
     def _awaits_base(self, table: Table, applied: int) -> bool:
-        """Whether its newest base is not merged, or the first of a shard is being read."""
+        """Whether a newest base is not merged, or the first base of a shard is being read."""
         if isinstance(self.look.checkpoint, Missing):
             return False
         checkpoint = self.look.checkpoint.value
@@ -441,16 +442,16 @@ class ProbeWorld:
         return first or any(checkpoint.complete.get(shard, -1) > applied for shard in table.shards)
 
     def ordering(self, table: Table) -> Ordering:
-        """As its sources' formats say."""
+        """Return the weakest ordering that the formats of the table's sources give."""
         return weakest_ordering(table, self.orderings)
 
     def landed_batch(self) -> int:
-        """The newest batch of the lane when the round began; -1 before the first."""
+        """Return the newest batch of the lane when the round began; -1 before the first."""
         checkpoint = self.look.checkpoint
         return -1 if isinstance(checkpoint, Missing) else checkpoint.value.batch
 
     def bases(self, table: Table) -> Mapping[str, ShardBase]:
-        """Those that were whole when the round began, and are merged into the pinned mirror."""
+        """Return bases that were complete when the round began and that the mirror has merged."""
         if isinstance(self.look.checkpoint, Missing):
             return NO_BASES
         checkpoint, applied = self.look.checkpoint.value, self.mirror(table).batch
@@ -462,17 +463,17 @@ class ProbeWorld:
         }
 
     def runs(self, table: Table, check: str) -> bool:
-        """Whether the config has *check* look at *table*."""
+        """Whether the config enables *check* for *table*."""
         return is_planned(self.plans, table.name, check)
 
     def recall(
         self, table: Table, check: str, *, lasting: bool = False
     ) -> Mapping[str, Any] | None:
-        """What the check asked to be remembered, if this is still the log of then.
+        """Return the memory of *check* if the change log still has its batches, or if *lasting*.
 
         Raises:
-            UnreachableError: our clock went back.  A look would get the time of heartbeats that
-                were written before it.
+            UnreachableError: Sluice's clock went back.  A reading would seem to be older than
+                heartbeats that were written before it.
         """
         self._require_clock()
         found = self.memory.recall(table.name, check)
@@ -486,13 +487,13 @@ class ProbeWorld:
             raise unreadable_memory(table.name, check) from error
 
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
-        """Keep *memory* for the next round."""
+        """Store *memory* for the next round."""
         batch, at = self.landed_batch(), self.clock().isoformat()
         stamp = {"kept": memory, "batch": batch, "life": self.incarnation(batch), "at": at}
         self.memory.remember(table.name, check, stamp, self.now)
 
     def _redated(self, table: str, check: str, stamp: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Let no check wait for a time that our clock had when it was ahead: it counts as now."""
+        """Replace times that are in the future, because Sluice's clock was ahead, by now."""
         now, at = self.clock(), stamp.get("at")
         until = now if at is None else datetime.fromisoformat(at)
         if until <= now:
@@ -518,7 +519,7 @@ class ProbeWorld:
         return batch <= self.landed_batch() and (None in (life, now) or life == now)
 
     def incarnation(self, batch: int) -> int | None:
-        """Number of the incarnation of the change log that landed *batch*; None if not known."""
+        """Return the incarnation of the change log that landed *batch*; None if not known."""
         checkpoint = self.look.checkpoint
         if isinstance(checkpoint, Missing):
             return None
@@ -540,14 +541,14 @@ def _past(passed: Mapping[str, Fence], fence: Fence) -> bool:
     return found.number >= fence.number
 
 
-READING = timedelta(days=1)  # a job that got READY has read its tables by then
+READING = timedelta(days=1)  # a client that got READY has read its tables within this time
 MOST = 10_000
 
 
 def certified_versions(
     certificates: Certificates, clock: Callable[[], datetime]
 ) -> Mapping[str, int]:
-    """Table -> oldest version that a certificate of the last day names and that still holds."""
+    """Return, by table, the oldest version in a valid certificate of the last day."""
     since, oldest = clock() - READING, dict[str, int]()
     for one in certificates.list(stage=Stage.MIRROR, limit=MOST):
         version = one.evidence.version

@@ -1,7 +1,7 @@
-"""Reports how far first snapshots and backfills are, how fast, and when they end.
+"""Reports the progress of first snapshots and backfills, their rate, and when they end.
 
-A table in its first snapshot has no base and no mirror yet. This is one line per source, and no
-problem while it moves. It is a problem if nothing has moved for `PATIENCE`.
+A table in its first snapshot has no base and no mirror yet. This is one line per source, and not a
+problem while it makes progress. It is a problem if there is no progress for `PATIENCE`.
 
 The end of a backfill is unknown once it has read more rows than were estimated.
 """
@@ -25,7 +25,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one is: rows landed of tables without a base, shards with one, mirrors there."""
+    """Progress of a first landing.
+
+    ``rows`` landed for shards without a base, ``based`` is the number of shards with a base, and
+    ``mirrors`` the number of existing mirrors.
+    """
 
     rows: int = 0
     based: int = 0
@@ -34,7 +38,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A first landing since it was first seen: where it stood then, where now, since when."""
+    """A first landing since it was first seen: progress then and now, and the last change."""
 
     since: datetime
     began: Progress
@@ -44,7 +48,7 @@ class _Watched:
 
 @dataclass(eq=False)
 class FirstLandings:
-    """Looks each round; *expected* estimates how many rows each shard of a source has."""
+    """Tracks first landings; ``expected`` estimates the rows of each shard of a source."""
 
     expected: Callable[[str], Mapping[str, int]] = field(default=lambda _: {})
     _watched: dict[str, _Watched] = field(default_factory=dict)
@@ -53,7 +57,7 @@ class FirstLandings:
     def look(
         self, look: Sampling, tables: Sequence[Table], now: datetime
     ) -> tuple[FirstLanding, ...]:
-        """Those that are under way, in the order of the sources."""
+        """Return the first landings in progress, in the order of the sources."""
         found = tuple(
             one for name in look.sources if (one := self._source(name, look, tables, now))
         )
@@ -69,7 +73,7 @@ class FirstLandings:
     ) -> FirstLanding | None:
         if isinstance(look.checkpoint, Missing):
             if tables:
-                return None  # there were batches: it is the lake that does not answer
+                return None  # there were batches before, so the lake does not answer now
             return self._waiting(name, look, now)
         checkpoint = look.checkpoint.value
         waiting = [t for t in tables if name in t.sources and is_first(t, look, checkpoint)]
@@ -113,13 +117,16 @@ class FirstLandings:
 
 
 def landings_by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLanding]:
-    """Table -> what it is part of; of several sources one that is stuck, if there is any."""
+    """Return the first landing of each table; of several sources, a stuck one is preferred."""
     moving_first = sorted(landings, key=lambda one: one.stuck is not None)
     return {table: one for one in moving_first for table in one.tables}
 
 
 def is_first(table: Table, look: Sampling, checkpoint: Checkpoint) -> bool:
-    """Whether each shard without a base is being read, or all have one and the mirror is next."""
+    """Whether the table is in its first landing.
+
+    Either each shard without a base is being read, or all have one and the mirror does not exist.
+    """
     bare = [shard for shard in table.shards if shard not in checkpoint.bases]
     if bare:
         return all(shard in checkpoint.snaps or _snapshot(shard, look) for shard in bare)
@@ -136,7 +143,7 @@ def _snapshot(shard: Shard, look: Sampling) -> bool:
 def _read(
     waiting: Iterable[Table], source: str, checkpoint: Checkpoint
 ) -> Mapping[str, OpenSnapshot]:
-    """Open first snapshots of the source, by the shard's name."""
+    """Return the open first snapshots of the source, by shard name."""
     shards = (shard for table in waiting for shard in table.shards if shard.source == source)
     return {
         shard.name: checkpoint.snaps[shard]
@@ -146,7 +153,7 @@ def _read(
 
 
 def _total(snaps: Mapping[str, OpenSnapshot], expected: Mapping[str, int]) -> int | None:
-    """About how many rows there are; None if the source has not reported all."""
+    """Return the estimated number of rows; None if the source has not reported all shards."""
     if not snaps or any(name not in expected for name in snaps):
         return None
     return sum(
@@ -200,7 +207,7 @@ def _why(name: str, look: Sampling) -> str:
 
 
 Estimates = Callable[[str], Mapping[str, int]]
-"""Source -> about how many rows each of its shards has."""
+"""Source -> estimated rows of each of its shards."""
 
 BRAKES = {
     "rate": "held to its rate",
@@ -208,12 +215,16 @@ BRAKES = {
     "running": "its server is busy",
     "lag": "the replica that is read is behind",
 }
-"""What slows a backfill, by the limit that does."""
+"""Why a backfill is slowed down, by the limit that does it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """``rate`` is rows a second since it was asked for; None where a number is not known."""
+    """Progress of a backfill; a number that is not known is None.
+
+    ``about`` is the estimated total of rows, ``rate`` is in rows per second since the request, and
+    ``left`` is the estimated remaining time.
+    """
 
     rows: int
     about: int | None
@@ -223,7 +234,7 @@ class BackfillProgress:
 
     @property
     def description(self) -> str:
-        """All of it in words; what it waits for is shown elsewhere."""
+        """The progress as text, without the reason why it waits."""
         text = f"{self.rows} rows" + (f" of about {self.about}" if self.about else "")
         text += f", {self.rate:.0f} rows/s" if self.rate else ""
         if self.left is not None:
@@ -232,13 +243,13 @@ class BackfillProgress:
 
 
 def backfill_progress(one: StoredBackfill, estimates: Estimates, now: datetime) -> BackfillProgress:
-    """Sum up all shards of *one*; a shard that ended counts with the rows it had.
+    """Sum up all shards of *one*; a shard that has ended counts with its rows.
 
-    How long it takes is not known once there are more rows than were estimated.
+    The remaining time is unknown as soon as it has read more rows than estimated.
     """
     seconds = (now - one.at).total_seconds()
     rate = one.rows / seconds if seconds > 0 else 0.0
-    some = one.ended or one.wish.rows.some or one.wish.rows.where  # which, is forgotten at its end
+    some = one.ended or one.wish.rows.some or one.wish.rows.where  # the end drops the selection
     about = None if some else _about(one, estimates)
     left = None
     if rate and about is not None and about > one.rows:
@@ -248,7 +259,7 @@ def backfill_progress(one: StoredBackfill, estimates: Estimates, now: datetime) 
 
 
 def _about(one: StoredBackfill, estimates: Estimates) -> int | None:
-    """About how many rows its shards have; None if that of one is not known."""
+    """Return the estimated rows of its shards; None if that of one shard is not known."""
     shards = [Shard.parse(state.shard) for state in one.states if state.shard]
     counts = (estimates(shard.source).get(shard.name) for shard in shards)
     known = [count for count in counts if count is not None]

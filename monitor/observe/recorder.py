@@ -1,11 +1,11 @@
-"""Turns verdicts into incidents, messages and revoked certificates: one transaction, one at a time.
+"""Turns verdicts into incidents, messages and revoked certificates, in serialized transactions.
 
-The same lock guards the issuing of certificates: a FAIL must not slip between the look at the
-verdicts and the storing of a READY that rests on them.
+The same lock guards the issuing of certificates. So no FAIL can arrive after the verdicts were read
+and before a READY that rests on them is stored.
 
-While the store takes nothing, all of it goes on in memory: incidents open and close, their
-notifications are sent, and certificates to be revoked answer for nothing.  Once the store takes it,
-all of that is written, in one transaction.
+While the store cannot be written, everything continues in memory. Incidents open and close, their
+notifications are sent, and certificates to be revoked are not used.  Once the store can be written,
+all of that is stored in one transaction.
 """
 
 import threading
@@ -30,19 +30,19 @@ from pipeline.clocks import has_passed
 from pipeline.errors import UnreachableError
 
 AGAIN = timedelta(hours=1)
-MOST_OWED = 10_000  # verdicts kept in memory for a store that takes nothing; the oldest go first
+MOST_OWED = 10_000  # most verdicts in memory while the store fails; the oldest are dropped first
 PASSED_AGAIN = timedelta(days=1)
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class VerdictRecorder:
-    """``deciding`` is held while anything is ruled or certified.
+    """Records verdicts; the lock ``deciding`` is held while anything is ruled or certified.
 
-    ``gating`` are the checks whose FAIL takes certificates back, as a residual of the ledger does,
-    ``whole`` those whose PASS has
-    looked at all rows: one that looked at some spares nothing.  ``starting`` are tables
-    that are read for the first time, as the watching round saw last.
+    ``gating`` are the checks whose FAIL revokes certificates, as a residual of the ledger does.
+    ``whole`` are the checks whose PASS covers all rows. A PASS that covers only some rows does not
+    protect certificates.  ``starting`` are tables in their first load, from the last monitoring
+    round.
     """
 
     settings: AlertSettings
@@ -53,21 +53,21 @@ class VerdictRecorder:
     clock: Callable[[], datetime]
     deciding: threading.RLock = field(default_factory=threading.RLock)
     starting: frozenset[str] = frozenset()
-    _open: tuple[Incident, ...] | None = None  # what the store says, read again after each write
+    _open: tuple[Incident, ...] | None = None  # open incidents; read again after each write
     _waiting: tuple[tuple[Incident, ...] | None, frozenset[Member]] = (None, frozenset())
     _kept: dict[tuple[str, str], Verdict] = field(default_factory=dict)
-    _stored: tuple[Incident, ...] = ()  # what was open when the store was last read
+    _stored: tuple[Incident, ...] = ()  # open incidents when the store was last read
     _silences: tuple[Silence, ...] = ()
-    _owed: dict[str, Incident | None] = field(default_factory=dict)  # None: forgotten
+    _owed: dict[str, Incident | None] = field(default_factory=dict)  # None: dropped
     _owed_verdicts: deque[Verdict] = field(default_factory=lambda: deque(maxlen=MOST_OWED))
     _owed_ends: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     _owed_fails: dict[Hashable, tuple[Verdict, Verdict | None]] = field(default_factory=dict)
 
     def tell(self, verdicts: Sequence[Verdict], *, kept: Sequence[Verdict] | None = None) -> None:
-        """Let *verdicts* open and close incidents; write *kept* (all, by default) to history.
+        """Open and close incidents from *verdicts*; write *kept* (by default all) to the history.
 
-        Verdicts that change nothing do not touch the store.  A storm is judged only by calls
-        without verdicts, not for each PASS of thousands of probes.
+        Verdicts that change nothing do not access the store.  A storm is judged only in calls with
+        news or without verdicts, not for each PASS of thousands of probes.
         """
         kept = verdicts if kept is None else kept
         with self.deciding:
@@ -92,8 +92,8 @@ class VerdictRecorder:
             self._end_waivers(verdicts)
 
     def news(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-        """Drop each PASS after a PASS, unless an open incident waits for it."""
-        with self.deciding:  # and no longer: jobs at the gate wait for it
+        """Return *verdicts* without each PASS after a PASS, unless an open incident needs it."""
+        with self.deciding:  # held briefly, because gate requests wait for it
             waiting = self._members()
         return tuple(
             one
@@ -102,11 +102,11 @@ class VerdictRecorder:
         )
 
     def changed(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-        """Return the verdicts worth keeping; the others only fill disks."""
+        """Return the verdicts that are worth storing."""
         return tuple(verdict for verdict in verdicts if self._worth_keeping(verdict))
 
     def withdraw(self, watched: Callable[[Member], bool]) -> None:
-        """Close incidents about what is not watched any more."""
+        """Close incidents whose members are no longer watched."""
         with self.deciding:
             now, standing = self.clock(), self._standing()
             kept = {member for one in standing for member in one.members if watched(member)}
@@ -115,11 +115,11 @@ class VerdictRecorder:
                 self._record(settled, (), (), (), now=now)
 
     def reminders(self, now: datetime) -> tuple[tuple[str, Message], ...]:
-        """Notices of everything that still fires, per channel: for receivers that forget."""
+        """Return messages about all firing incidents, for channels that do not keep alerts."""
         return make_reminders(self.settings, self.open(), now)
 
     def open(self) -> tuple[Incident, ...]:
-        """Open incidents, oldest first: the store's, and what it does not have yet."""
+        """Return the open incidents, oldest first: from the store, and those not stored yet."""
         with self.deciding:
             self._open = None
             return self._standing()
@@ -141,7 +141,7 @@ class VerdictRecorder:
         return any(one.cause.check == STORM for one in self._standing())
 
     def _members(self) -> frozenset[Member]:
-        """Of all open incidents; gathered when one of these has changed."""
+        """Return the members of all open incidents; cached until an incident changes."""
         standing = self._standing()
         if self._waiting[0] is not standing:
             members = frozenset(member for one in standing for member in one.members)
@@ -168,7 +168,7 @@ class VerdictRecorder:
         *,
         now: datetime,
     ) -> None:
-        """Write a round, and before it what is owed; keep it in memory if the store fails."""
+        """Store a round after what is still owed; keep it in memory if the store fails."""
         try:
             self._settle_debts(now)
             before = self._standing()
@@ -191,7 +191,7 @@ class VerdictRecorder:
         self._owed_verdicts.extend(kept)
         for verdict in failed:
             if self._disproves(verdict):
-                # The first FAIL of the same rows stays: the PASS before a later one spares more.
+                # Keep the first FAIL of the same rows: the PASS before a later one protects more.
                 rows = verdict.table, verdict.check, verdict.ruling.keys, verdict.ruling.more > 0
                 self._owed_fails.setdefault(rows, (verdict, self._spared_by(verdict)))
                 self.records.certificates.doubted.add(verdict.table)
@@ -222,10 +222,10 @@ class VerdictRecorder:
         self._owed_fails = {}
 
     def _end_waivers(self, verdicts: Iterable[Verdict]) -> None:
-        """A PASS ends the waivers of what its check had found: found again, it is another loss.
+        """End waivers whose findings are gone: if a check finds them again, it is a new loss.
 
-        So does a FAIL that has looked at all rows, where it names no row of the waiver.  The next
-        verdict does it if the store takes nothing now.
+        A PASS ends all waivers of its check. A FAIL that covers all rows ends each waiver whose
+        rows it does not name.  If the store cannot be written now, the next verdict ends them.
         """
         for one in verdicts:
             if one.check not in self.gating or not self._judges_all(one):
@@ -247,7 +247,7 @@ class VerdictRecorder:
                 log.warning("waivers of passed checks could not be ended yet", why=str(error))
 
     def _judges_all(self, verdict: Verdict) -> bool:
-        """Whether what it does not name was seen to be right."""
+        """Whether all rows that *verdict* does not name were found right."""
         if verdict.ruling.outcome is Outcome.PASS:
             return True
         is_fail = verdict.ruling.outcome is Outcome.FAIL
@@ -260,7 +260,7 @@ class VerdictRecorder:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction; unless what it made of them is known, open incidents are read again."""
+        """Open one transaction; afterwards the open incidents must be read or set again."""
         try:
             with self.records.write():
                 yield
@@ -268,11 +268,11 @@ class VerdictRecorder:
             self._open = None
 
     def _revoke(self, verdict: Verdict, passed: Verdict | None) -> None:
-        """Take back what *verdict* disproves; *passed* is the PASS that was the last before it."""
+        """Revoke certificates that *verdict* disproves; *passed* is the last PASS before it."""
         if not self._disproves(verdict):
             return
         if not waivers_of(verdict, self.records.waivers.waived()):
-            return  # it blocks nothing any more
+            return  # all its findings are waived
         valid = self.records.certificates.holding(verdict.table)
         gone = revoke_failed(verdict, valid, passed)
         if gone:
@@ -280,7 +280,7 @@ class VerdictRecorder:
             log.warning("certificates revoked", table=verdict.table, count=count)
 
     def _disproves(self, verdict: Verdict) -> bool:
-        """Whether a FAIL of its check takes certificates back; a residual does without a gate."""
+        """Whether a FAIL of its check revokes certificates: a gating check, or the ledger."""
         return verdict.check in self.gating or verdict.check == LEDGER
 
     def _passed_again(self, verdict: Verdict) -> bool:
@@ -290,11 +290,13 @@ class VerdictRecorder:
         return before is not None and before.ruling.outcome is Outcome.PASS
 
     def _worth_keeping(self, verdict: Verdict) -> bool:
-        """What rules otherwise than before; once in a while a FAIL that lasts, and a new number.
+        """Whether to store *verdict*: always if outcome or code differ from the one before.
 
-        A FAIL that names other keys does: after a restart waivers are compared with what is kept.
-        Not if neither names all rows: no waiver covers them, and each look may name other ones.
-        Once a day a PASS that spares certificates: a FAIL after a restart knows no other.
+        Also a FAIL that names other keys, because after a restart waivers are compared with the
+        stored keys.  But not if neither verdict names all rows: no waiver covers them, and each run
+        may name others.  A lasting FAIL and a changed value are stored once per `AGAIN`.  A PASS
+        that protects certificates is stored once per `PASSED_AGAIN`, because after a restart only a
+        stored PASS is known.
         """
         before = self.rulings.newest(verdict.table, verdict.check)
         if before is None:

@@ -1,6 +1,6 @@
 """Measures how long topics and logs keep unread data, and how much time is left.
 
-Limits and ends are asked rarely; what is left is computed in each round from the last answers.
+Limits and ends are read rarely; each round computes the remaining time from the last answers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,15 +26,15 @@ from pipeline.transports.topics import TopicFacts, undescribed_text
 from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]
-DESCRIBED = timedelta(minutes=2)  # from look to look at the settings and ends of all topics
-SAMPLES = 6  # of a backlog, an hour or so
-ALIVE = timedelta(minutes=1)  # without a heartbeat for so long, it is unknown what waits
+DESCRIBED = timedelta(minutes=2)  # time between readings of settings and ends of all topics
+SAMPLES = 6  # most samples of a backlog, about an hour
+ALIVE = timedelta(minutes=1)  # after this time without a heartbeat, unread data is unknown
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics of a source: for how long each is kept, and its ends at an instant."""
+    """The topics of a source: the retention of each, and their ends at an instant."""
 
     kept: Mapping[str, Limit]
     at: datetime
@@ -43,10 +43,10 @@ class Topics:
 
 @dataclass(eq=False)
 class RetentionWatch:
-    """Topics and binary logs of all sources; *census* gives what a source has reported of itself.
+    """Measures retention of topics and source logs; ``census`` returns a source's last answer.
 
-    *transport* gives a client for each name, so that no source waits for another's answer. Each
-    client reaches what carries the topics of all sources.
+    ``transport`` returns a client for each name, so that no source waits for another's answer. Each
+    client can read the topics of all sources.
     """
 
     sources: Sequence[SourceSettings]
@@ -60,13 +60,13 @@ class RetentionWatch:
     _backlogs: dict[str, tuple[BacklogSample, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Connect to nothing yet."""
+        """Create the thread pool, without connecting."""
         self.asking = DeadlinePool(self.clock, timedelta())
 
     def ask(self) -> None:
-        """Ask for every source's topics; a source that does not answer keeps its earlier answer.
+        """Read the topics of all sources; without an answer, the earlier one stays valid.
 
-        Whether the brokers answer is asked once each time, what topics are set to more rarely.
+        Each call checks once whether the brokers answer; topic settings are read more rarely.
         """
         self.asking.ask({"topics": self._list})
         if self._trouble:
@@ -77,7 +77,7 @@ class RetentionWatch:
         )
 
     def _list(self) -> None:
-        """Ask once for all sources: brokers name all topics for each pattern."""
+        """Check whether the brokers answer; one query for all sources, which lists all topics."""
         every = "|".join(f"(?:{every_topic(source)})" for source in self.sources)
         try:
             self.transport(RetentionWatch).topics(every)
@@ -105,14 +105,14 @@ class RetentionWatch:
         self._topics[source.name] = Topics(kept, at, ends)
 
     def trouble(self) -> str:
-        """Why the brokers did not list the topics when last asked; empty if they did.
+        """Return why the brokers did not list the topics when last asked; empty if they did.
 
-        That settings may not be read is no trouble of the brokers.
+        Missing permission to read settings is not a problem of the brokers.
         """
         return self._trouble
 
     def retentions(self, look: Sampling) -> Mapping[str, tuple[Retention, ...]]:
-        """The retention of all that holds something for us, by source."""
+        """Return, by source, the retention of its topics, its log and its backlog."""
         return {
             source.name: (
                 *self._of_topics(source, look),
@@ -139,7 +139,7 @@ class RetentionWatch:
         )
 
     def _note_emptied(self, checkpoint: Checkpoint, topics: Topics) -> None:
-        """Remember of each topic when its ends were listed, if W has passed them all."""
+        """Record, for each topic whose ends W has passed, when these ends were listed."""
         waiting = {
             at.topic
             for at, end in topics.ends.items()
@@ -148,7 +148,7 @@ class RetentionWatch:
         self._emptied |= {name: (topics.at,) for name in topics.kept if name not in waiting}
 
     def _of_backlog(self, source: str) -> tuple[Retention, ...]:
-        """Of a log that is kept by size: its growth follows from the last few answers."""
+        """Return the retention of a log kept by size; its growth comes from the last answers."""
         answer = self.census(source)
         if isinstance(answer, Missing) or answer.described.backlog is None:
             return ()
@@ -172,7 +172,7 @@ class RetentionWatch:
         identity = epoch.identity if epoch else one.known()[-1].head.identity
         if said and is_of_log_before(said[-1], one.known()[-1], checkpoint.value):
             own = (fence.at for fence in one.known() if fence.head.identity == identity)
-            return Retention("log", source, kept, next(own, None))  # nothing of it is read yet
+            return Retention("log", source, kept, next(own, None))  # none of this log is read yet
         alive = self.clock() - ALIVE
         through = retention.collected_through(one.known(), said, identity, alive)
         return Retention("log", source, kept, through)
@@ -185,5 +185,5 @@ def _topic_kept(topic: TopicFacts) -> Limit:
 
 
 def _landed_with(checkpoint: Checkpoint, source: str) -> list[Acknowledged]:
-    """What the collector had acknowledged by the last batch: it may not answer now."""
+    """Return the position acknowledged by the last batch, in case the collector is silent now."""
     return [checkpoint.acknowledged[source]] if source in checkpoint.acknowledged else []

@@ -1,8 +1,8 @@
-"""What do heartbeats, collectors, change log and mirrors say now?  One look, upstream first.
+"""Samples heartbeats, collectors, change log and mirrors in one look, upstream first.
 
-A part that does not answer is `Missing` with its error; a look itself never fails, and sources, and
-mirrors, are asked side by side, so that none waits for another.  The watching round and every gate
-decision share the newest look, and the batches that all looks so far have seen.
+A part that does not answer is `Missing` with its error, and a look itself never fails. Sources are
+asked in parallel, and so are mirrors, so that none waits for another.  The monitoring round and all
+gate decisions share the newest look, and the batches that all looks so far have seen.
 """
 
 import threading
@@ -39,24 +39,24 @@ from pipeline.settings import SourceSettings
 from pipeline.sources.positions import has_reached
 from pipeline.tables.lake import Lake
 
-FEWEST = 500  # mirrors at rest that a round looks at
-ROUNDS = 4  # in which all of them are looked at
+FEWEST = 500  # fewest unchanged mirrors that a round reads, if there are as many
+ROUNDS = 4  # number of rounds in which all unchanged mirrors are read
 NOT_LANDED = "nothing has landed yet"
 NO_MIRROR = "there is no mirror"
 NOT_ASKED = Missing("the mirror was not asked: too many others do not answer")
-SILENT_MIRRORS = 4  # that hang at a time; more are not asked
+SILENT_MIRRORS = 4  # most mirrors that may hang at a time; further ones are not asked
 T = TypeVar("T")
 AskCopy = Callable[[], Mapping[str, CopyPosition | Missing]]
-"""Asks a copy how far each of its tables is; Missing where that is not compared yet."""
+"""Returns the position of each table of a copy; Missing if it is not compared yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """All that was sampled at once; ``at`` is when it began, ``number`` rises from look to look.
+    """The samples of one look; ``at`` is when it began, and ``number`` ascends with each look.
 
-    ``copies`` are what each copy says of its tables.
-    ``troubles`` holds collectors that do not run, ``intrusions`` mirrors others have written to,
-    ``unreadable`` mirrors that were looked at and are not there or cannot be read, each with why.
+    ``copies`` has the positions of the tables of each copy.
+    ``troubles`` has the collectors that do not run, and ``intrusions`` the mirrors with foreign
+    writes. ``unreadable`` has mirrors that do not exist or cannot be read, each with the reason.
     """
 
     at: datetime
@@ -75,17 +75,17 @@ class Sampling:
 
     @classmethod
     def nothing(cls) -> "Sampling":
-        """What is known before the first look: nothing, since ever."""
+        """Return the sampling before the first look, in which everything is missing."""
         return cls(datetime.fromtimestamp(0, UTC), {}, Missing("nothing was sampled yet"), {})
 
     def samples(self, table: Table) -> Samples:
-        """The part that concerns *table*."""
+        """Return the samples that concern *table*."""
         nothing = Missing("the mirror was not sampled")
         mirror = self.mirrors.get(table.name, nothing)
         return Samples(self.sources, self.checkpoint, mirror, self.steps, self.worked)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What *make* gives, which must not rest on mirrors: once for all who have this look."""
+        """Return the result of *make*, computed once per look; it must not depend on mirrors."""
         mirror = Missing("it is the source of no mirror")
         return Samples(self.sources, self.checkpoint, mirror, self.steps, self.worked).once(
             key, make
@@ -94,12 +94,12 @@ class Sampling:
 
 @dataclass(eq=False)
 class Sampler:
-    """Asks everyone once; ``budget`` is how long an answer may be used.
+    """Takes samples; ``budget`` is how long a sample may be used.
 
-    ``heartbeat_budget`` is that of the fences, and so how old the newest heartbeat may be.
-    ``synced`` asks for those of sources with a SYNC hop: the number of the newest that has passed
-    it; ``copies`` asks each copy how far it is.  ``upstreams`` puts the questions to all of them at
-    once, ``looks`` to one mirror at a time.
+    ``heartbeat_budget`` is the same for fences, so it limits the age of the newest heartbeat.
+    ``synced`` returns, for sources with a SYNC hop, the newest heartbeat number that has passed it.
+    ``copies`` returns the positions of each copy.  ``upstreams`` runs queries in parallel, and
+    ``looks`` reads one mirror at a time.
     """
 
     collectors: Mapping[str, Collector]
@@ -116,12 +116,12 @@ class Sampler:
     _unreadable: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Connect to nothing yet."""
+        """Create the thread pools, without connecting."""
         self.upstreams = DeadlinePool(self.clock, self.budget)
         self.looks = DeadlinePool(self.clock, self.budget, at_once=1, most=SILENT_MIRRORS)
 
     def upstream(self) -> Sampling:
-        """Sample what all tables rest on: fences, acknowledged, synced, checkpoint; no mirror."""
+        """Sample all but mirrors: fences, acknowledged and synced positions, checkpoint, copies."""
         at = self.clock()
         fences = {
             name: Sample(self.fences.of(name), self.clock(), self.heartbeat_budget)
@@ -138,19 +138,19 @@ class Sampler:
         )
 
     def checkpoint(self) -> Sample[Checkpoint] | Missing:
-        """How far landing has come."""
+        """Sample the landing checkpoint."""
         return self._sample(
             self.upstreams.ask({"the change log": self._checkpoint})["the change log"]
         )
 
     def _copies(self) -> Mapping[str, Sample[Mapping[str, CopyPosition | Missing]] | Missing]:
-        """What each says of itself; one that hangs delays only the first look."""
+        """Sample the positions of all copies; a copy that hangs delays only the first look."""
         whose = {name: f"copy {name}" for name in self.copies}
         said = self.upstreams.ask({whose[name]: ask for name, ask in self.copies.items()})
         return {name: self._sample(said[one]) for name, one in whose.items()}
 
     def mirrors(self, tables: Iterable[Table]) -> dict[str, Sample[MirrorPosition] | Missing]:
-        """Where the mirrors of *tables* stand; ``NOT_ASKED`` where too many are silent."""
+        """Sample the mirrors of *tables*; ``NOT_ASKED`` if too many others do not answer."""
         names = {table.name: f"mirror {table.name}" for table in tables}
         said = self.looks.ask({one: partial(self._mirror, name) for name, one in names.items()})
         return {name: self._sample(said.get(one, NOT_ASKED)) for name, one in names.items()}
@@ -158,7 +158,7 @@ class Sampler:
     def with_mirrors(
         self, look: Sampling, mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
     ) -> Sampling:
-        """*look* with *mirrors*, and all that is known of what others have written there."""
+        """Return *look* with *mirrors*, all known foreign writes, and all unreadable mirrors."""
         found, unreadable = self.foreign.found(), dict(self._unreadable)
         return replace(look, mirrors=mirrors, intrusions=found, unreadable=unreadable)
 
@@ -182,7 +182,7 @@ class Sampler:
         return found
 
     def _sample(self, said: Answer[T | Missing] | Missing) -> Sample[T] | Missing:
-        """An answer with when it was asked for: its age is never underestimated."""
+        """Return a sample dated by the start of its query, so its age is never underestimated."""
         if isinstance(said, Missing):
             return said
         if isinstance(said.value, Missing):
@@ -208,12 +208,12 @@ class Sampler:
 
 @dataclass(eq=False)
 class Watcher:
-    """The newest look, taken again when it is older than who asks can bear.
+    """Holds the newest look, and takes a new one if it is older than the caller accepts.
 
-    Samples are taken once for all who ask at the same time.  Their own age budgets decide whether
-    an answer may rest on them; this only keeps a thousand questions from becoming a thousand looks.
-    A job asks for its own mirrors; a round for those that lag behind what has landed, and in turn
-    for those that do not: a few thousand mirrors at rest are looked at within a few rounds.
+    Callers at the same time share one look, so a thousand requests do not cause a thousand looks.
+    The age budgets of the samples decide whether an answer may rest on them.
+    A gate request reads the mirrors of its tables. A round reads all mirrors that lag behind the
+    landed batches, and the unchanged ones in rotation, within a few rounds.
     """
 
     sampler: Sampler
@@ -225,16 +225,16 @@ class Watcher:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, patience: timedelta, tables: Collection[str] | None = None) -> Sampling:
-        """A look that began at most *patience* ago; otherwise it is taken now.
+        """Return a look that began at most *patience* ago, or take one now.
 
-        Only mirrors of *tables* are that new, where they are named.
+        If *tables* are named, only their mirrors are as new as that.
         """
         with self._lock:
             taken = not timedelta() <= self.clock() - self._look.at <= patience
             if taken:
                 self._look = self._take()
             due = self._due(taken=taken) if tables is None else self._old(tables, patience)
-        found = self.sampler.mirrors(due) if due else {}  # only the caller waits for that
+        found = self.sampler.mirrors(due) if due else {}  # without the lock: only the caller waits
         with self._lock:
             if found:
                 self._look = self._merged(found)
@@ -243,12 +243,12 @@ class Watcher:
             return self._look
 
     def _merged(self, found: Mapping[str, Sample[MirrorPosition] | Missing]) -> Sampling:
-        """The newest look with what was found of mirrors, unless another has seen them since."""
+        """Return the newest look with the samples *found*, unless it has newer ones."""
         known, now = dict(self._look.mirrors), self.clock()
         for name, one in found.items():
             before = known.get(name)
             if one is NOT_ASKED:
-                known.setdefault(name, one)  # what is known counts until it is too old
+                known.setdefault(name, one)  # an earlier sample is used until it is too old
             elif (
                 isinstance(one, Missing)
                 or not isinstance(before, Sample)
@@ -259,14 +259,14 @@ class Watcher:
         return replace(look, number=look.number + 1)
 
     def _old(self, tables: Collection[str], patience: timedelta) -> list[Table]:
-        """Those of *tables* that are known, and whose mirrors were not just read."""
+        """Return those of *tables* that are known and whose samples are older than *patience*."""
         now = self.clock()
         named = [table for name in tables if (table := self.roster.table(name)) is not None]
         samples = self._look.mirrors
         return [t for t in named if not _younger(samples.get(t.name), now, patience)]
 
     def _due(self, *, taken: bool) -> list[Table]:
-        """Mirrors that may have moved, and of the others those seen longest ago."""
+        """Return mirrors that may have changed, and those of the others read longest ago."""
         tables, samples, checkpoint = (
             self.roster.tables(),
             self._look.mirrors,
@@ -298,12 +298,12 @@ class Watcher:
         return self._marked(replace(look, number=number))
 
     def _marked(self, look: Sampling) -> Sampling:
-        """*look*, and all that is known by the checkpoint in it."""
+        """Return *look* with the steps up to its checkpoint; also updates the table registry."""
         if isinstance(look.checkpoint, Missing):
             return replace(look, steps=self._steps)
         checkpoint, known = look.checkpoint.value, self._checkpoint
         if known is not None and is_rolled_back(known, checkpoint):
-            self._steps = ()  # of batches that the log has lost, though others have their numbers
+            self._steps = ()  # the log has lost these batches, and others may have their numbers
         self._checkpoint = checkpoint
         fences = {name: one.known() for name, one in look.sources.items()}
         steps = extend_batches(self._steps, to_landed_batch(checkpoint, fences))
@@ -313,7 +313,7 @@ class Watcher:
 
 
 def _collected(one: Collector) -> tuple[Acknowledged | Missing, CollectorState]:
-    """What a collector has handed over, and how it fares; it may tell only one of them."""
+    """Return the acknowledged position and the state of a collector; one of them may fail."""
     come: Acknowledged | Missing
     try:
         come = one.acknowledged()
@@ -329,7 +329,10 @@ def _outrun(
     checkpoint: Sample[Checkpoint] | Missing,
     mirrors: Mapping[str, Sample[MirrorPosition] | Missing],
 ) -> bool:
-    """Whether a mirror holds batches above *checkpoint*: it may be amid a base."""
+    """Whether a mirror has batches above *checkpoint*, so that the checkpoint must be read again.
+
+    Otherwise a base that such a batch began would not be known.
+    """
     if isinstance(checkpoint, Missing):
         return False
     known = (one.value.batch for one in mirrors.values() if isinstance(one, Sample))
@@ -345,7 +348,7 @@ def sync_positions(
     collectors: Mapping[str, Collector],
     fences: FenceBook,
 ) -> dict[str, Callable[[], int | Missing]]:
-    """Source -> what asks for the number of its newest heartbeat that has come through."""
+    """Return, by source with a SYNC hop, a function for the newest heartbeat that passed it."""
     pairs = (
         (source.name, behind_mirror(source, collectors[source.name], every_topic(source)))
         for source in sources
@@ -354,7 +357,10 @@ def sync_positions(
 
 
 def newest_below(fences: tuple[Fence, ...], arrived: Acknowledged) -> Fence | None:
-    """The newest of *fences*, ascending, of the server written to now, at or below *arrived*."""
+    """Return the newest of *fences* at or below *arrived*, of the current server; else None.
+
+    *fences* ascend.
+    """
     for fence in reversed(fences):
         same = fence.head.identity == fences[-1].head.identity
         if same and has_reached(arrived.position, fence.head.position):

@@ -1,4 +1,4 @@
-"""What the board shows beside the tables: components, jobs, incidents, counts."""
+"""Collects what the board shows in addition to tables: components, jobs, incidents, counts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,15 +20,15 @@ from pipeline.model import Missing, Origin
 from pipeline.reports import SparkWork
 from pipeline.sources.budget import SourceBudget
 
-DRIVEN = ("land", "merge", "merge_urgent")  # by the Spark process
+DRIVEN = ("land", "merge", "merge_urgent")  # jobs that the Spark process runs
 WELL = ("done", "ok")
 COPY = "copy:"
-BLAMED = ("heartbeat:", COPY, *DRIVEN)  # the part that fails reports their failures
+BLAMED = ("heartbeat:", COPY, *DRIVEN)  # jobs whose failures another component reports
 
 
 @dataclass(eq=False)
 class ServiceState:
-    """Reads the running parts, and counts what the store keeps."""
+    """Reads the state of the running parts, and totals from the store."""
 
     store: ServiceStore
     heartbeats: Sequence[HeartbeatWriter]
@@ -40,14 +40,14 @@ class ServiceState:
     estimates: Estimates = lambda _: {}
     lately: SlidingWindow = field(default_factory=SlidingWindow)
     copies: Callable[[], Mapping[str, str]] = dict
-    brokers: Callable[[], str] = str  # why they do not answer; empty while they do
+    brokers: Callable[[], str] = str  # why the brokers do not answer; empty if they do
     disks: Callable[[], Sequence[DiskView]] = tuple
     budgets: Mapping[str, SourceBudget] = field(default_factory=dict)
 
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
     ) -> tuple[Component, ...]:
-        """Sources, brokers, collectors, the Spark process, ways to people, other jobs."""
+        """Return all components of the service and the pipeline, each with its problem."""
         sources = [
             Component(f"source:{p.settings.name}", "service", p.problem) for p in self.heartbeats
         ]
@@ -69,11 +69,11 @@ class ServiceState:
         return (*sources, brokers, *collectors, self._spark(now), *copies, *ways, *kept, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
-        """Every configured way to people, and any other with queued messages."""
+        """Return every configured channel, and others with queued or dead-lettered messages."""
         return view_channels(self.store.outbox, self.ways, self.store.waivers.waived(), now)
 
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
-        """Every scheduled job with its totals."""
+        """Return every scheduled job with its totals."""
         totals, ended = self.store.ticks.totals(), self.store.ticks.last_success()
         overdue = self.schedule().overdue(now)
         lately = self.lately.counted(totals, now)
@@ -89,43 +89,43 @@ class ServiceState:
         )
 
     def incidents(self) -> tuple[Incident, ...]:
-        """Open ones."""
+        """Return the open incidents."""
         return self.store.incidents.open()
 
     def changes(self) -> Mapping[tuple[str, str], int]:
-        """(Table, term) -> changes so far."""
+        """Return (table, term) -> number of changes so far."""
         return self.store.accounts.totals()
 
     def ledger(self) -> Mapping[tuple[str, str], int | None]:
-        """(Table, hop) -> rows of the residuals in its ledger; None while that is unknown."""
+        """Return (table, hop) -> rows of the residuals in its ledger; None while unknown."""
         return self.store.ledger.residuals()
 
     def backfills(self, now: datetime) -> tuple[BackfillView, ...]:
-        """Tables that are read again from their source now."""
+        """Return the running backfills."""
         return backfill_views(self.store.backfills, self.estimates, now)
 
     def store_bytes(self) -> int | None:
-        """Bytes of the store; None if it cannot be read."""
+        """Return the size of the store in bytes; None if it cannot be read."""
         return self.store.database.size()
 
     def certificates(self) -> int | None:
-        """Certificates in the store when it was last pruned; None before."""
+        """Return the number of certificates when the store was last pruned; None before."""
         return self.store.certificates.stored
 
     def unreadable(self) -> int:
-        """Rows of the store that could not be decoded and were skipped."""
+        """Return the number of store rows that could not be decoded and were skipped."""
         return self.store.database.unreadable
 
     def restarts(self) -> int:
-        """How often the Spark process was started again."""
+        """Return how often the Spark process was restarted."""
         return self.supervisor.restarts
 
     def spark(self) -> Mapping[str, SparkWork]:
-        """What Spark jobs have done so far, by work."""
+        """Return the totals of Spark jobs so far, by kind of work."""
         return dict(self.requests.spark)
 
     def spending(self) -> Mapping[str, BudgetView]:
-        """What checks have cost each source that they have asked."""
+        """Return the cost of checks for each source that they have queried."""
         known = dict(self.budgets)
         return {name: BudgetView(one.spent, one.waited) for name, one in known.items()}
 
@@ -149,7 +149,7 @@ class ServiceState:
 def backfill_views(
     kept: StoredBackfills, estimates: Estimates, now: datetime
 ) -> tuple[BackfillView, ...]:
-    """How far each is that goes on."""
+    """Return the progress of each running backfill."""
     return tuple(_backfill(one, backfill_progress(one, estimates, now)) for one in kept.open())
 
 

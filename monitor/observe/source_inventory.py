@@ -1,6 +1,6 @@
-"""Asks sources rarely about their servers and tables, and remembers the answers.
+"""Asks sources rarely about their servers and tables, and stores the answers.
 
-An answer stays valid until the next one, over restarts too. A slow or silent source is asked
+An answer stays valid until the next one, also over restarts. A slow or silent source is asked
 again a little later.
 
 An answer does not count if it is too old, or if heartbeats now go to another server. It does
@@ -28,15 +28,15 @@ from pipeline.settings import SourceSettings
 from pipeline.sources.source import LogBacklog, SourceDescription
 
 CHECK = "census"
-WHO = ("host", "port", "user")  # of the settings: whose answer it is, and to whom
+WHO = ("host", "port", "user")  # settings that identify the server and the user of an answer
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryQuestion:
-    """Who is asked, and about which shards (``database.table``).
+    """The source to ask, and the shards (``database.table``) to ask about.
 
-    ``changed`` has the order of each shard's newest statement that had landed by then.
+    ``changed`` has the order of each shard's newest schema change that had landed by then.
     """
 
     settings: SourceSettings
@@ -44,17 +44,17 @@ class InventoryQuestion:
     changed: frozenset[tuple[str, Order]] = frozenset()
 
     def alike(self, other: "InventoryQuestion") -> bool:
-        """Whether the same source is asked about the same shards, changed since or not."""
+        """Whether the same source is asked about the same shards, regardless of ``changed``."""
         return (self.settings, self.shards) == (other.settings, other.shards)
 
     def concerns(self, shard: str, changed: Order | None) -> bool:
-        """Whether it was asked of *shard* after its newest statement, *changed*, had landed."""
+        """Whether *shard* was asked about after its newest schema change *changed* had landed."""
         return shard in self.shards and (changed is None or (shard, changed) in self.changed)
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryAnswer:
-    """What a source has reported; ``began`` and ``ended`` are before and after it was asked."""
+    """The answer of a source; ``began`` and ``ended`` are before and after it was asked."""
 
     question: InventoryQuestion
     described: SourceDescription
@@ -62,7 +62,7 @@ class InventoryAnswer:
     ended: datetime
 
     def dumps(self) -> dict[str, Any]:
-        """Return JSON values; of the settings only what identifies the server."""
+        """Return JSON values; of the settings only those in `WHO`."""
         question, described = self.question, self.described
         kept = described.kept
         return {
@@ -101,15 +101,15 @@ class InventoryAnswer:
 
 @dataclass(eq=False)
 class SourceInventory:
-    """Every source's answer, refreshed every *every*, and at once when its question changes.
+    """Holds every source's answer; asks again every ``every``, and when its question changes.
 
-    Each landed statement asks for all of its source, and a migration has thousands of them.
-    They keep a source busy for a tenth of the time at most.
+    Each landed schema change asks about all tables of its source, and a migration has thousands of
+    them.  These questions keep a source busy for at most a tenth of the time.
 
-    *followed* gives each source's settings with the address that its heartbeats go to now,
-    *existing* what the last landed statement says of each ``source/shard``.  What *memory* has kept
-    over a restart stays valid: *existing* shows the statements that landed since.
-    *bases*: the order of each shard's base; columns that came with it were read with it.
+    ``followed`` returns each source's settings with the address that receives its heartbeats now.
+    ``existing`` returns the last landed schema change of each shard.  Answers that ``memory`` kept
+    over a restart stay valid, because ``existing`` shows schema changes since then.
+    ``bases`` returns the order of each shard's base; the base has all columns added before it.
     """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
@@ -127,11 +127,11 @@ class SourceInventory:
     _failed: dict[str, tuple[InventoryQuestion, datetime, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Connect to nothing yet."""
+        """Create the thread pool, without connecting."""
         self.asking = DeadlinePool(self.clock, timedelta())
 
     def ask(self) -> None:
-        """Ask every source whose turn it is; one that does not answer delays no other's answer."""
+        """Ask all due sources in parallel; a silent source does not delay the others."""
         due = dict[str, Callable[[], None]]()
         for name in self.followed:
             question = self._question(name)
@@ -140,7 +140,7 @@ class SourceInventory:
         self.asking.ask(due)
 
     def answer(self, name: str) -> InventoryAnswer | Missing:
-        """The last answer of the source *name*."""
+        """Return the last answer of the source *name*; Missing if it is too old or not valid."""
         found, failed = self._last(name), self._failed.get(name)
         why = failed[2] if failed else "it was not asked yet"
         if found is None or found.question.settings != self.followed[name]():
@@ -150,12 +150,12 @@ class SourceInventory:
         return found
 
     def rows(self, name: str) -> Mapping[str, int]:
-        """Shard -> about how many rows it has, by the last answer of the source *name*."""
+        """Return, by shard, the estimated rows from the last answer of the source *name*."""
         found = self.answer(name)
         return {} if isinstance(found, Missing) else found.described.rows
 
     def dated(self, shard: Shard) -> tuple[str, ...] | Missing:
-        """Columns of *shard* as of `SourceDescription.dated`, by the last answer of its source."""
+        """Return `SourceDescription.dated` of *shard*, from the last answer of its source."""
         found = self.answer(shard.source)
         if isinstance(found, Missing):
             return found
@@ -164,7 +164,7 @@ class SourceInventory:
         return tuple(found.described.dated.get(shard.name, ()))
 
     def unproven(self, table: Table) -> str | Missing:
-        """What no log shows of *table*; empty if nothing."""
+        """Describe the unlogged changes of *table*; empty if there are none."""
         reported = {name: self.answer(name) for name in table.sources}
         for shard in table.shards:
             one = reported[shard.source]
@@ -179,7 +179,7 @@ class SourceInventory:
         return unproven_reason(table, answers)
 
     def _with_filled(self, table: Table, answer: InventoryAnswer) -> SourceDescription:
-        """The answer, with columns that may be filled in rows that the base has otherwise."""
+        """Return *answer* with columns added after the base, which the server may have filled."""
         described, own = answer.described, answer.question.settings.name
         grown = [one for one in table.shards if one.source == own and self._is_changed(one)]
         filled = {one.name: why for one in grown if (why := described.filled.get(one.name))}

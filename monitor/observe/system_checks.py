@@ -7,17 +7,17 @@ that is down, a source with late changes, a merge backlog, and a hold of a whole
 A dead-lettered notification counts until it is waived. The waiver covers all that were
 dead-lettered before it too.
 
-A copy that is held, late or incomplete affects only its own readers, so the answers of the table
-do not rest on it. Rows that it lost are a check of their own: a new load ends them, and no hold.
+A copy that is held, late or incomplete affects only its own readers, so the answers for the table
+do not depend on it. Its lost rows are a separate check, because only a new load ends them.
 
 A missing image is not reported for a day that ended before its table had a base or before this
 service ran. It is reported if an older image shows that images are made. A missed image stays
 missed, and the image of the next day ends the incident.
 
-`StalledRound` reports a monitoring round that hangs. It runs in the delivery job, in a thread
-of its own, and needs neither the round nor its lock.
+`StalledRound` reports a monitoring round that hangs. It runs in the delivery job, in a separate
+thread, and needs neither the round nor its lock.
 
-Totals never fall, so a sliding window counts only failures of the last minutes. The disks are
+Totals never decrease, so a sliding window counts only failures of the last minutes. The disks are
 those of store, lake and log.
 """
 
@@ -64,23 +64,23 @@ STANDSTILLS: Mapping[str, str] = {
 }
 """Reason code -> check; any other reason is a ``hold``."""
 OF_THE_CHECKPOINT = ("gap", "quarantine", "blocked")
-"""Those of them that only the change log shows."""
-ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
+"""Checks whose reasons only the change log shows."""
+ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL has its own incident
 FIRST_LANDING = "first_landing"
 SNAPSHOT_AGAIN = "snapshot_again"
 LONGEST_SNAPSHOT_AGAIN = timedelta(
     days=1
-)  # so long it is an incident: a short snapshot is over before one fires
+)  # how long a new snapshot is an incident: a short snapshot may end before one fires
 MERGING = "merging"
 STORE = "store"
 KAFKA = "kafka"
-OF_BROKERS = ("kafka", "broker", "timed out", "timeout")  # words of a collector without brokers
+OF_BROKERS = ("kafka", "broker", "timed out", "timeout")  # words in a collector's broker errors
 CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A source, collector, job or the Spark process: its name, its check and its failure."""
+    """A component such as a source, collector or job: its name, its check and its problem."""
 
     name: str
     check: str
@@ -88,11 +88,11 @@ class Component:
 
 
 def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> Verdict:
-    """Rule on one part of the path; everything that it stops shares its cause.
+    """Rule on one component; the failures that it causes share its cause.
 
-    A collector whose source is down cannot read: while that lasts, it suffers from it too.  What
-    fails because store or brokers do shares their cause, and so does a collector that speaks of
-    brokers, or answers too late, while they are down.  Other failures are its own incidents.
+    A collector whose source is down has the cause of the source.  A component whose problem quotes
+    that of the store or the brokers has their cause. So has a collector whose problem names brokers
+    or a timeout while the brokers are down.  Other failures are separate incidents.
     """
     if not part.problem:
         return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
@@ -109,7 +109,7 @@ def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> V
 
 
 def source_of(name: str) -> str:
-    """What a verdict on a source itself is about."""
+    """Return the subject of verdicts about a source."""
     return f"source:{name}"
 
 
@@ -119,7 +119,7 @@ def of_first_landings(
     parts: Sequence[Component],
     at: datetime,
 ) -> Iterator[Verdict]:
-    """Whether what is read for the first time of each source moves on, as far as its parts work."""
+    """Rule on the first landing of each source: FAIL if it is stuck although its parts work."""
     under_way = {one.source: one for one in landings}
     for name in sources:
         own = (source_of(name), f"collector:{name}", "worker")
@@ -146,9 +146,9 @@ def of_table(
     *,
     stage: Stage = Stage.MIRROR,
 ) -> Iterator[Verdict]:
-    """Whether the table is late in *stage*, or suffers from one of the parts that are *down*.
+    """Rule whether the table is late in *stage*, or affected by a component that is *down*.
 
-    One whose merges are paused cannot be late but in the change log.
+    For a table whose merges are paused, *stage* is the change log.
     """
     if down:
         yield _blaming(table.name, "service", down[0], at)
@@ -159,7 +159,7 @@ def of_table(
 
 
 def of_pause(table: str, pause: Pause | None, kept: timedelta, at: datetime) -> Verdict:
-    """Whether the table is paused for so long that somebody may have forgotten it."""
+    """Rule whether the table is paused for so long that the pause may be forgotten."""
     return Verdict(table, "pause", rule_pause_length(pause, kept, at), at)
 
 
@@ -171,11 +171,11 @@ def of_standstills(
     *,
     landed: bool = True,
 ) -> Iterator[Verdict]:
-    """Return one verdict per kind of hold, from the reasons that block the table.
+    """Yield one verdict per kind of hold, from the reasons that block the table.
 
-    A missing base is no failure during the *first* snapshot, while that makes progress.
-    While it is unknown what has *landed*, there is no verdict on holds that only the change log
-    shows, and no PASS of ``hold``, which may be a gap of a harmful setting.
+    A missing base is not a failure during the *first* snapshot, while that makes progress.
+    While it is unknown what has *landed*, holds that only the change log shows get no verdict.
+    ``hold`` gets no PASS then, because it may be a gap of a harmful setting.
     """
     kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
     for reason in reasons:
@@ -194,7 +194,7 @@ def of_standstills(
 
 
 def of_disagreement(table: str, answers: Iterable[Readiness], at: datetime) -> Verdict:
-    """Whether sum rule and proof have contradicted each other for too long."""
+    """Rule whether sum rule and proof have contradicted each other for too long."""
     for answer in answers:
         for reason in answer.reasons:
             if reason.code == "rules_disagree":
@@ -204,14 +204,14 @@ def of_disagreement(table: str, answers: Iterable[Readiness], at: datetime) -> V
 
 
 def rule_of(shards: str) -> str:
-    """What a verdict on a rule of the config is about."""
+    """Return the subject of verdicts about a rule of the config."""
     return f"rule:{shards}"
 
 
 def of_declared(declared: Mapping[str, str], at: datetime, first: str = "") -> Iterator[Verdict]:
-    """Whether something is collected for each rule that asks for tables.
+    """Rule for each rule under `tables` whether a table that it matches is collected.
 
-    *first* says how far something is read for the first time: what a rule asks for may be of it.
+    *first* describes the progress of a first landing, which may still bring such a table.
     """
     for shards, why in declared.items():
         ruling = Ruling(Outcome.PASS, "a table that it names is collected")
@@ -222,12 +222,12 @@ def of_declared(declared: Mapping[str, str], at: datetime, first: str = "") -> I
 
 
 def snapshots_of(source: str) -> str:
-    """What a verdict on the snapshots that a source's collector takes is about."""
+    """Return the subject of verdicts about the snapshots of a source's collector."""
     return f"snapshots:{source}"
 
 
 def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verdict:
-    """Whether its collector took a new snapshot lately, which needs an explanation."""
+    """Rule whether its collector recently took a new snapshot that was not requested."""
     ruling = Ruling(Outcome.PASS, "its collector goes on where it stopped")
     if again is not None and not again.asked and at - again.at < LONGEST_SNAPSHOT_AGAIN:
         reason = (
@@ -241,12 +241,12 @@ def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verd
 
 
 def retention_of(source: str) -> str:
-    """What a verdict on a source's topics and binary log is about."""
+    """Return the subject of verdicts about the retention of a source's topics and log."""
     return f"retention:{source}"
 
 
 def of_retentions(source: str, retentions: Sequence[Retention], at: datetime) -> Verdict:
-    """Whether something that was not read yet will soon be deleted by retention."""
+    """Rule whether retention will soon delete unread changes."""
     known = [(left, one) for one in retentions if (left := one.left(at)) is not None]
     least = min((left for left, _ in known), default=None)
     value = None if least is None else least.total_seconds()
@@ -292,7 +292,7 @@ def _lateness(lags: Lags, budget: timedelta, stage: Stage) -> Ruling:
 
 
 def _held_up(table: Table, lags: Lags, stage: Stage) -> str:
-    """The part of the way at which all tables beside it are held up: its source, or merging."""
+    """Return the part that delays the table and probably others: its source, or merging."""
     slow = lags.slowest(stage)
     if slow is None:
         return ""
@@ -324,11 +324,11 @@ def _standing(reasons: Sequence[Reason]) -> Ruling:
     return Ruling(Outcome.FAIL, text, reasons[0].code, ids[:MOST_KEYS], rest)
 
 
-PATIENCE = timedelta(minutes=5)  # a rate limit or a digest may hold a message for a minute or two
+PATIENCE = timedelta(minutes=5)  # a rate limit or a digest may delay a message by 1 to 2 minutes
 
 
 def given_up_id(channel: str, number: int | str) -> str:
-    """Return the waiver id of the messages to *channel* that were given up so far."""
+    """Return the waiver id of the dead-lettered messages of *channel* up to *number*."""
     return f"dead_letters:{channel}:{number}"
 
 
@@ -365,17 +365,17 @@ def _problems(name: str, standing: ChannelHealth, backlog: Backlog, now: datetim
         )
 
 
-COPY = "copy"  # the check whether copies follow their mirror
-COPY_LEDGER = "copy_ledger"  # the check whether they took over each row that merges changed
+COPY = "copy"  # the check that copies follow their mirror
+COPY_LEDGER = "copy_ledger"  # the check that copies took over each row that merges changed
 OF_COPIES = (COPY, COPY_LEDGER)
 
 
 def of_copies(
     table: str, copies: Sequence[CopyView], budget: timedelta, at: datetime
 ) -> Iterator[Verdict]:
-    """Whether they follow their mirror, and whether one has lost rows; nothing without copies.
+    """Rule whether copies follow their mirror, and whether one lost rows; nothing without copies.
 
-    A copy that does not answer is a failed component, and only unknown here.
+    A copy that does not answer is UNKNOWN here, because it is also a failed component.
     """
     if copies:
         followed = _join_rulings([_ruling(one, budget) for one in copies])
@@ -389,7 +389,7 @@ def of_copies(
 
 
 def _join_rulings(rulings: Sequence[Ruling]) -> Ruling:
-    """Join one ruling for each copy: the gravest, and how many others fail."""
+    """Join the rulings of all copies: the gravest one, with the number of other FAILs."""
     order = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.PASS)
     worst = min(rulings, key=lambda one: order.index(one.outcome))
     rest = sum(one.outcome is Outcome.FAIL for one in rulings) - 1
@@ -413,9 +413,9 @@ IMAGE = "image"  # the check
 def of_image(
     inputs: Inputs, answer: Readiness, due: timedelta, *, started: datetime, at: datetime
 ) -> Verdict:
-    """Rule on the image of ``answer.cut``, which must exist *due* after it.
+    """Rule on the image of ``answer.cut``, which must exist *due* after the cut.
 
-    *started* is since when this service runs.
+    *started* is the time at which this service started.
     """
     return Verdict(inputs.table.name, IMAGE, _image_ruling(inputs, answer, due, started, at), at)
 
@@ -446,7 +446,7 @@ def _expected(inputs: Inputs, cut: datetime, started: datetime) -> bool:
 
 
 def _based(table: Table, cut: datetime, samples: Samples, checkpoint: Checkpoint) -> bool:
-    """Whether each shard had a base by the cut, as far as the newest ones tell."""
+    """Whether each shard had a base by the cut, judged from the newest bases."""
     for shard in table.shards:
         fence = first_fence(samples.source(shard.source).known(), cut)
         base, epoch = checkpoint.bases.get(shard), checkpoint.epochs.get(shard.source)
@@ -464,11 +464,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class StalledRound:
-    """Its incident is stored like all others, so the next run of the service clears it.
+    """Opens an incident while no monitoring round ends.
 
-    While the store takes nothing the incident is in memory, and its notifications are sent.
-    ``steady`` counts seconds, and no step of the clock changes it: a step ahead makes no stall, and
-    a step back hides none.
+    The incident is stored like all others, so the next run of the service can clear it.  While the
+    store cannot be written, the incident is in memory, and its notifications are sent.
+    ``steady`` is a timer in seconds that clock steps do not affect: a step ahead does not look like
+    a stall, and a step back does not hide one.
     """
 
     settings: AlertSettings
@@ -478,14 +479,14 @@ class StalledRound:
     _since: float = field(init=False)
     _newest: Board = field(init=False)
     _unsaved: dict[str, Incident] = field(default_factory=dict)
-    _none_open: bool = False  # the store was read, and has none
+    _none_open: bool = False  # the store was read and has no such open incident
 
     def __post_init__(self) -> None:
-        """Count from now on."""
+        """Start to measure the age of the board now."""
         self._since, self._newest = self.steady(), self.current.board
 
     def tell(self, now: datetime) -> None:
-        """Look how long the board is the same; open the incident, and later clear it."""
+        """Open the incident if the board has not changed for too long; clear it later."""
         ruling = self._ruling()
         if ruling.outcome is Outcome.PASS and self._none_open and not self._unsaved:
             return
@@ -540,13 +541,13 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(eq=False)
 class SlidingWindow:
-    """Compares totals with those of up to *window* ago, kept once a minute in memory."""
+    """Compares totals with those of up to ``window`` ago; keeps one sample per minute."""
 
     window: timedelta = timedelta(minutes=10)
     _kept: deque[tuple[datetime, Totals]] = field(default_factory=deque)
 
     def counted(self, totals: Totals, now: datetime) -> Totals:
-        """What has been added since; empty at first."""
+        """Return what was added to *totals* within the window; empty at first."""
         if not self._kept or now - self._kept[-1][0] >= MINUTE:
             self._kept.append((now, totals))
         while now - self._kept[0][0] > self.window:
@@ -563,7 +564,10 @@ class Disks:
     settings: DiskSettings
 
     def look(self) -> tuple[DiskView, ...]:
-        """Space now; a disk that cannot be asked is left out: what writes to it says so."""
+        """Return the space of all disks; a disk that cannot be read is left out.
+
+        A part that writes to such a disk reports the problem.
+        """
         return tuple(self._look())
 
     def _look(self) -> Iterator[DiskView]:
@@ -578,7 +582,7 @@ class Disks:
 
 
 def disk_paths(store: str, lake: str) -> dict[str, Path]:
-    """Where the service writes: its store, a lake on a local disk, a log that is a file."""
+    """Return where the service writes: the store, a local lake, and the log if it is a file."""
     found = {"store": Path(store).resolve()}
     scheme, separated, rest = lake.partition("://")
     if not separated or scheme == "file":

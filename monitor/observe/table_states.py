@@ -22,16 +22,16 @@ from pipeline.model import Fence, Missing, Shard
 from pipeline.settings import Router
 
 MERGING_ON = frozenset({"residual"})
-"""Reason codes for which a table is not held: its changes are merged as usual."""
+"""Reason codes that do not mean HELD, because the table is still merged as usual."""
 Found = tuple[TableState, str]
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class TableStates:
-    """``keep`` records transitions, ``known`` returns the last of each table, once.
+    """Tracks table states; ``keep`` stores transitions, ``known`` returns each table's last one.
 
-    Facts of a round are noted table by table, and settled at its end.
+    Each table's facts are noted during a round, and `settle` is called at its end.
     """
 
     keep: Callable[[Sequence[StateSince]], object] = field(default=lambda _: None)
@@ -41,14 +41,13 @@ class TableStates:
     _now: Mapping[str, StateSince] | None = None
 
     def begin(self, backfills: Mapping[str, str]) -> None:
-        """A round begins: table -> how far it is read again by request, where one is."""
+        """Begin a round; *backfills* has the progress of running backfills, by table."""
         self._backfills, self._found = backfills, {}
 
     def note(self, inputs: Inputs, unreadable: str, first: FirstLanding | None) -> None:
-        """Note the state of the table of *inputs*, if it is known what has landed.
+        """Note the state of the table of *inputs*, if the checkpoint is known or it is paused.
 
-        *unreadable* says why its mirror could not be read; *first* is what is read of it for the
-        first time.
+        *unreadable* says why its mirror could not be read; *first* is its first landing, if any.
         """
         name, checkpoint = inputs.table.name, inputs.samples.checkpoint
         if isinstance(checkpoint, Missing) and inputs.pause is None:
@@ -67,9 +66,9 @@ class TableStates:
         self._found[name] = state_of(facts)
 
     def settle(self, gone: Mapping[str, Found], at: datetime) -> Mapping[str, StateSince]:
-        """The state of each table, those *gone* included; what was not noted stands as it stood.
+        """Return the state of each table, including *gone*; tables not noted keep their state.
 
-        What the store does not take is tried again in the next round.
+        Transitions that cannot be stored are retried in the next round.
         """
         before = self.known() if self._now is None else self._now
         found = {**gone, **self._found}
@@ -91,7 +90,7 @@ class TableStates:
 def find_retired(
     checkpoint: Checkpoint, router: Router, sources: Collection[str]
 ) -> Mapping[str, Found]:
-    """Tables with landed rows that neither exist nor are configured any more."""
+    """Return landed tables without a shard that both exists and is configured."""
     there, gone = set[str](), dict[str, Found]()
     for shard, table in checkpoint.shards.items():
         if table is None:
@@ -107,7 +106,7 @@ def find_retired(
 def find_configured(
     checkpoint: Checkpoint, router: Router, sources: Collection[str]
 ) -> frozenset[str]:
-    """Tables with a shard that is configured, whether it is still there or was dropped."""
+    """Return tables with a configured shard, even if the shard was dropped."""
     return frozenset(
         name
         for shard, table in checkpoint.shards.items()
@@ -126,7 +125,7 @@ def _gone(shard: Shard, checkpoint: Checkpoint, router: Router, sources: Collect
 
 
 def _since(name: str, one: Found, before: StateSince | None, at: datetime) -> StateSince:
-    """As it stood before with the why of now, or from *at* on."""
+    """Return the state before with the new reason, or the new state since *at*."""
     state, why = one
     if before is None or before.state is not state:
         return StateSince(name, state, at, why)
@@ -137,15 +136,15 @@ def _turned(one: StateSince, before: StateSince | None) -> bool:
     return before is None or before.state is not one.state
 
 
-DAYS = 3  # ended days that get an image if nothing was merged since
+DAYS = 3  # ended days that get an image if nothing was merged since then
 
 
 @dataclass(frozen=True, slots=True)
 class DueCuts:
-    """The ends of the newest business days, and of today, which is passed before it comes.
+    """The ends of the newest business days, and of today, which is included before it is reached.
 
-    None where no images are made of any table.  ``first`` is a source's first fence ever written at
-    or after an instant: of those remembered, ``fences``, ever fewer are left of what is old.
+    Empty if no table has images.  ``first`` returns a source's first fence ever written at or after
+    an instant. ``fences`` returns the fences in memory, where old ones are thinned out.
     """
 
     fences: Callable[[], Mapping[str, Sequence[Fence]]]
@@ -155,7 +154,7 @@ class DueCuts:
     wanted: bool = True
 
     def __call__(self) -> tuple[DueCut, ...]:
-        """Oldest first; without a heartbeat of a source that has written none since."""
+        """Return the cuts, oldest first, each with the fences of sources that have one after it."""
         if not self.wanted:
             return ()
         today, known = self.clock().astimezone(self.zone).date(), self.fences()

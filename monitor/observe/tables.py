@@ -1,4 +1,4 @@
-"""Keeps the registry of tables with shards and keys, landed schemas, and merge demand.
+"""Keeps the registry of tables with shards and keys, and the merge demand.
 
 Names and shards come from the landing checkpoint. A table is watched until it is dropped,
 ignored, or its source leaves the config. A shard that the source has and that folds into a
@@ -8,8 +8,7 @@ be READY.
 Sources are asked in parallel, and a sampling does not wait long for any of them. A late answer
 counts from the next sampling.
 
-`LandedSchemas` reads each schema event of the change log once. Tables with merge demand do not wait
-for their merge interval.
+Tables with merge demand do not wait for their merge interval.
 """
 
 import threading
@@ -37,28 +36,31 @@ log = structlog.get_logger(__name__)
 
 
 class TableDictionary(Protocol):
-    """A source's own word on its tables."""
+    """The tables of a source, from its catalogue."""
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Tables whose whole name matches."""
+        """Return the tables whose full names match *pattern*."""
         ...
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        """Columns of its primary key, in order."""
+        """Return the columns of the primary key, in order."""
         ...
 
     def columns(self, shard: Shard) -> Sequence[Column]:
-        """Its columns, in order."""
+        """Return the columns, in order."""
         ...
 
 
 AskedKey = tuple[Table, tuple[Existence | None, ...]]
-"""A table without its key, and what statements reported about its shards."""
+"""A table without its key, and the newest schema change of each of its shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyAnswer:
-    """A table with the key that its source reported, and what it was asked *about*."""
+    """A ``table`` with the key from its source; the answer to a question ``about`` this state.
+
+    It is valid ``until`` that time.
+    """
 
     about: AskedKey
     until: datetime
@@ -67,7 +69,7 @@ class KeyAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Tables that have ``changed`` between a checkpoint and shards, each known by its identity."""
+    """Tables that ``changed`` between a checkpoint and shards; cached by their identities."""
 
     checkpoint: Checkpoint
     shards: Mapping[Shard, str] | None
@@ -76,10 +78,10 @@ class Comparison:
 
 @dataclass(eq=False)
 class TableRegistry:
-    """The tables of the newest marker; sources are asked every *every*, or when shards change.
+    """The tables of the newest checkpoint; asks sources every ``every``, or when shards change.
 
-    For a table's key they are asked when a statement on it has landed, and now and then; one that
-    did not answer once is asked for no other table's until the next time.
+    Sources are asked for a table's key when a schema change of it has landed, and occasionally.  A
+    source that does not answer is not asked for further keys until the next time.
     """
 
     sources: Callable[[], Mapping[str, TableDictionary]]
@@ -89,46 +91,46 @@ class TableRegistry:
     standards: Standards = NO_STANDARDS
     _tables: tuple[Table, ...] = ()
     _named: Mapping[str, Table] = field(default_factory=dict)
-    _described: tuple[object, object] | None = None  # by what the shards are known
+    _described: tuple[object, object] | None = None  # the parts of the checkpoint behind _shards
     _shards: Mapping[Shard, str] | None = None
     _compared: Comparison | None = None
     _existing: Mapping[Shard, Existence] = field(default_factory=dict)
     _bases: Mapping[Shard, Order] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
-    _there: dict[str, tuple[Shard, ...]] = field(default_factory=dict)  # that a rule names
+    _there: dict[str, tuple[Shard, ...]] = field(default_factory=dict)  # shards matched by a rule
     _silent: Mapping[str, str] = field(default_factory=dict)
     _moving: frozenset[str] = frozenset()
     _new: tuple[str, ...] = ()  # sources from which nothing has landed
     _keys: dict[str, KeyAnswer] = field(default_factory=dict)
     _asked: datetime | None = None
-    _unanswered: set[str] = field(default_factory=set)  # sources, when they were last asked
+    _unanswered: set[str] = field(default_factory=set)  # sources without an answer last time
     _late: frozenset[str] = frozenset()  # questions that were open when the tables were made
     _lock: threading.Lock = field(default_factory=threading.Lock)
     asking: DeadlinePool[Any] = field(init=False)
     router: Router = field(init=False)
 
     def __post_init__(self, rules: tuple[TableRule, ...]) -> None:
-        """Connect to nothing yet."""
+        """Create the thread pool, without connecting."""
         self.asking = DeadlinePool(self.clock, 3 * self.every)
-        self.router = Router(rules)  # one: it remembers which rule decides for each shard
+        self.router = Router(rules)  # shared: it caches the rule of each shard
 
     @property
     def known(self) -> bool:
-        """Whether a marker was ever seen: before, no name can be called unknown."""
+        """Whether a checkpoint was ever read; before that, no name can be called unknown."""
         return self._shards is not None
 
     def tables(self) -> tuple[Table, ...]:
-        """All tables, sorted by name."""
+        """Return all tables, sorted by name."""
         return self._tables
 
     def table(self, name: str) -> Table | None:
-        """The table of that name, if there is one."""
+        """Return the table *name*, or None."""
         return self._named.get(name)
 
     def has_source_of(self, name: str) -> bool:
-        """Whether a source has a table that is *name* here, though nothing of it may have landed.
+        """Whether a source has a table that the rules route to *name*, even if nothing has landed.
 
-        A table of Postgres without rows is not reported.  Sources are asked now.
+        A Postgres table without rows never lands.  This method queries the sources.
         """
         asked = {
             f"table {name} of source {source}": partial(one.shards, ALL)
@@ -139,9 +141,9 @@ class TableRegistry:
         return any(self.router.table(shard.name) == name for shard in found)
 
     def columns(self, table: Table) -> tuple[Column, ...]:
-        """The columns of *table*'s first shard; empty if its source does not answer.
+        """Return the columns of *table*'s first shard; empty if its source does not answer.
 
-        The source is asked now, for as long as any question to it may take.
+        This method queries the source, and waits as long as a query may take.
         """
         shard = table.shards[0]
         if (source := self.sources().get(shard.source)) is None:
@@ -151,23 +153,26 @@ class TableRegistry:
         return tuple(answer.value) if isinstance(answer, Answer) else ()
 
     def existing(self) -> Mapping[Shard, Existence]:
-        """What the newest landed statement says of each shard."""
+        """Return the newest landed schema change of each shard."""
         return self._existing
 
     def bases(self) -> Mapping[Shard, Order]:
-        """``source/shard`` -> the order that its newest base is complete as of."""
+        """Return, by shard, the order at which its newest base is complete."""
         return self._bases
 
     def declared(self) -> Mapping[str, str]:
-        """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
+        """Return ``shards`` of each rule -> why no table is collected for it; else empty.
+
+        Rules that ignore tables are left out.
+        """
         return self._declared
 
     def unlisted(self, table: Table, checkpoint: Checkpoint | None = None) -> str:
-        """Why *table* may have shards that are not among its own; empty if it cannot.
+        """Return why *table* may have shards that it does not list; empty if it cannot.
 
-        The last answer of a source counts.  A source without an answer, or from which nothing has
-        landed, may have any shard.  *table* must be of *checkpoint* where that judges it: another
-        caller may have brought a newer checkpoint, in which a shard of it was dropped.
+        The last answer of a source counts.  A source that has never answered may have any shard.
+        If *checkpoint* is given, *table* must match it: another caller may have used a newer
+        checkpoint, in which a shard was dropped.
         """
         if checkpoint is not None and table.name in self._changed(checkpoint):
             return "its shards changed during the request; ask again"
@@ -181,7 +186,7 @@ class TableRegistry:
         )
 
     def update(self, checkpoint: Checkpoint) -> None:
-        """Take over the shards of *checkpoint*; ask the sources when it is time."""
+        """Use the shards of *checkpoint*; ask the sources if that is due."""
         now, self._existing, self._bases = self.clock(), checkpoint.existing, checkpoint.bases
         with self._lock:
             shards = self._living(checkpoint)
@@ -204,7 +209,7 @@ class TableRegistry:
             )
 
     def _changed(self, checkpoint: Checkpoint) -> frozenset[str]:
-        """Tables whose shards are others in *checkpoint*; found once a look."""
+        """Return tables whose shards differ in *checkpoint*; computed once per look."""
         known, shards = self._compared, self._shards
         if known is None or known.checkpoint is not checkpoint or known.shards is not shards:
             known = self._compared = Comparison(
@@ -219,7 +224,7 @@ class TableRegistry:
         return frozenset(table for _, table in others)
 
     def _living(self, checkpoint: Checkpoint) -> Mapping[Shard, str]:
-        """The shards that are there; their names are gone through only if one has changed."""
+        """Return the active shards; computed only if the checkpoint's shards have changed."""
         if self._shards is not None and _telling(checkpoint) == self._described:
             return self._shards
         shards = active_shards(checkpoint, self.router)
@@ -245,12 +250,12 @@ class TableRegistry:
         return [self._with_key(table) for table in plain]
 
     def _folding(self, router: Router) -> Iterator[tuple[Shard, str | None]]:
-        """Shards that the sources have and a rule folds, captured or not, by their last answers."""
+        """Yield shards in the sources' last answers that match a rule, with their tables."""
         for found in self._there.values():
             yield from ((shard, router.table(shard.name)) for shard in found)
 
     def _ask(self) -> Iterator[tuple[str, str]]:
-        """Ask each source for the shards that rules name; those that have never answered, why."""
+        """Ask each source for shards that match rules; yield why a source has never answered."""
         if not self.router.rules:
             return
         asked = {
@@ -270,14 +275,14 @@ class TableRegistry:
                 yield name, why
 
     def _list(self, source: TableDictionary) -> tuple[Shard, ...]:
-        """Ask once for all: a source reads all of its names for each pattern."""
+        """Return all shards that match a rule; one query, because a source lists all names."""
         found = source.shards(ALL)
         return tuple(shard for shard in found if self.router.rule(shard.name) is not None)
 
     def _learn_keys(self, tables: Sequence[Table]) -> None:
-        """Ask for the keys that are not known; each counts as soon as it is known.
+        """Ask for unknown or old keys; each answer counts as soon as it arrives.
 
-        One who still owes an answer is asked for no table's.
+        A source that still owes an answer is not asked.
         """
         now, owing = self.clock(), self.asking.open
         asked: dict[tuple[str, ...], list[Table]] = {}
@@ -295,7 +300,7 @@ class TableRegistry:
         self._late = self.asking.open
 
     def _learn(self, tables: Sequence[Table], sources: Mapping[str, TableDictionary]) -> None:
-        """Ask for key after key; one that did not answer would let each table wait in turn."""
+        """Ask for one key after the other; stop if a source does not answer."""
         for table in tables:
             about, until = self._about(table), self.clock() + _some(KEYS_AGAIN, table.name)
             try:
@@ -309,7 +314,7 @@ class TableRegistry:
         return _keyed(table, sources).with_standards(self.standards.columns(table.name))
 
     def _with_key(self, table: Table) -> Table:
-        """The table with its last known key; a source that is silent takes none away."""
+        """Return the table with its last known key, also if its source is silent now."""
         known = self._keys.get(table.name)
         if known is not None and known.about == self._about(table):
             return known.table
@@ -330,9 +335,9 @@ def find_table(
     sources: Mapping[str, TableDictionary],
     standards: Standards,
 ) -> Table | None:
-    """The table *name* as its *sources* describe it now; None without a shard that exists.
+    """Return table *name* as its *sources* describe it now; None if no shard exists.
 
-    A shard that a source has and that has not landed yet is one of the table.
+    Shards that a source has and that have not landed yet are included.
 
     Raises:
         UnreachableError: a source did not answer.
@@ -381,12 +386,12 @@ def _keyed(table: Table, sources: Mapping[str, TableDictionary]) -> Table:
 
 
 def _some(length: timedelta, name: str) -> timedelta:
-    """Between *length* and twice that: thousands of tables do not fall due at once."""
+    """Return a time between *length* and twice that, so that tables are not all due at once."""
     return length * (1 + crc32(name.encode()) % 1_000 / 1_000)
 
 
 def _uncollected(router: Router, landed: Iterable[Shard], there: Iterable[Shard]) -> dict[str, str]:
-    """``shards`` of each rule that does not ignore -> why nothing is watched; "" if it is."""
+    """Return ``shards`` of each rule that does not ignore -> why nothing is collected, or ""."""
     collected = {router.rule(shard.name) for shard in landed}
     found: dict[TableRule | None, list[Shard]] = {}
     for shard in sorted(there):
@@ -406,26 +411,29 @@ def _why_uncollected(found: Sequence[Shard]) -> str:
 
 
 def _moving(checkpoint: Checkpoint, router: Router) -> Iterator[str]:
-    """Tables that the rules give a shard which has landed for another, or for none."""
+    """Yield tables that get, by the present rules, a shard that landed for another or no table."""
     for shard, table in checkpoint.shards.items():
         now = router.table(shard.name)
         if now is not None and now != table and shard_exists(checkpoint, shard):
             yield now
 
 
-REMEMBERED = timedelta(minutes=2)  # a job that polls asks again before that
+REMEMBERED = timedelta(minutes=2)  # a client that polls asks again before that
 
 
 @dataclass(eq=False)
 class MergeDemand:
-    """Asked for from any thread, forgotten once met, or after a while unless asked for again."""
+    """Tables that clients wait for; thread-safe.
+
+    A demand ends when it is met, or after `REMEMBERED` unless it is repeated.
+    """
 
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     _wishes: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)  # asked, cut
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def want(self, tables: Iterable[str], cut: datetime) -> None:
-        """Somebody waits until *tables* are complete up to *cut*."""
+        """Record that a client waits until *tables* are complete up to *cut*."""
         now = self.clock()
         with self._lock:
             for name in tables:
@@ -435,14 +443,14 @@ class MergeDemand:
                 self._wishes[name] = (now, max(latest, cut))
 
     def meet(self, tables: Iterable[str], cut: datetime) -> None:
-        """*tables* are complete up to *cut*: requests for that are met."""
+        """End demands for *tables* up to *cut*, because they are complete up to it."""
         with self._lock:
             for name in tables:
                 if name in self._wishes and self._wishes[name][1] <= cut:
                     del self._wishes[name]
 
     def __call__(self) -> frozenset[str]:
-        """Those that somebody waits for."""
+        """Return the tables that clients wait for."""
         now = self.clock()
         with self._lock:
             self._wishes = {

@@ -24,12 +24,12 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Missing, Origin
 
 INCOMPARABLE = frozenset({"unsupported", "no_schema", "put_back"})
-"""Codes of UNKNOWN by which a check says that no row of the present mirror is compared."""
+"""UNKNOWN codes that mean that no row of the present mirror is compared."""
 
 
 @dataclass(eq=False)
 class LatestVerdicts:
-    """An UNKNOWN after a FAIL has disproved nothing, so both are kept."""
+    """The newest verdicts by table and check, and the newest that are not UNKNOWN."""
 
     _newest: dict[str, dict[str, Verdict]] = field(default_factory=dict)
     _ruled: dict[str, dict[str, Verdict]] = field(default_factory=dict)
@@ -38,10 +38,10 @@ class LatestVerdicts:
     _verified: dict[str, Verified] = field(default_factory=dict)
 
     def load(self, kept: Verdicts) -> None:
-        """Remember what earlier lives ruled, in the order they did."""
+        """Load the verdicts of earlier runs of the service."""
         latest, ends = kept.latest(), kept.fail_ends()
         self.add(latest)
-        self._bad.clear()  # the newest PASS is not the one that ended the FAIL
+        self._bad.clear()  # the newest stored PASS may not be the one that ended the FAIL
         for verdict in latest:
             if verdict.ruling.outcome is Outcome.FAIL:
                 self._was_bad(verdict.table, verdict.check, verdict.at)
@@ -50,7 +50,7 @@ class LatestVerdicts:
                 self._was_bad(table, check, at)
 
     def add(self, verdicts: Iterable[Verdict], recorded: datetime | None = None) -> None:
-        """Take *verdicts* in the order they were ruled; *recorded* is when, if that is known.
+        """Add *verdicts*, in the order of ruling; *recorded* is the time of recording, if known.
 
         A verdict has the time at which its round began, and its mirror was read after that.
         """
@@ -71,35 +71,36 @@ class LatestVerdicts:
                 _keep(self._passed, verdict)
 
     def _voids_claim(self, verdict: Verdict) -> bool:
-        """Whether the check that has compared rows cannot compare them any more."""
+        """Whether *verdict* ends the stored claim: its check no longer compares the rows."""
         known = self._verified.get(verdict.table)
         own = known is not None and known.check == verdict.check
         unknown = verdict.ruling.outcome is Outcome.UNKNOWN
         return own and (not unknown or verdict.ruling.code in INCOMPARABLE)
 
     def tables_below(self, table: str) -> tuple[str, ...]:
-        """Known tables whose names begin with that of *table* and a colon."""
+        """Return known tables whose names begin with the name of *table* and a colon."""
         return tuple(one for one in tuple(self._newest) if one.startswith(f"{table}:"))
 
     def newest(self, table: str, check: str) -> Verdict | None:
-        """What was ruled last; None if never."""
+        """Return the newest verdict, also an UNKNOWN; None without any."""
         return self._newest.get(table, {}).get(check)
 
     def last_pass(self, table: str, check: str) -> Verdict | None:
-        """The last PASS; None if there never was one."""
+        """Return the last PASS; None if there was none."""
         return self._passed.get(table, {}).get(check)
 
     def verified(self, table: str) -> Verified | None:
-        """What was compared of *table* as of the newest verdict that has it; None before one does.
+        """Return what was compared of *table*, from the newest verdict that has it; else None.
 
-        A verdict of an earlier run of the service does not have it.
+        Verdicts of an earlier run of the service do not have it.
         """
         return self._verified.get(table)
 
     def bad_until(self, table: str) -> Mapping[str, datetime]:
-        """Check -> when the end of its last FAIL was recorded, or the FAIL; absent without any.
+        """Return, by check, when the end of its last FAIL was recorded, or that FAIL itself.
 
-        A mirror that was looked at before then may be one from before the repair.
+        Checks without a FAIL are absent. A mirror that was sampled before this time may be from
+        before the repair.
         """
         return self._bad.get(table, {})
 
@@ -116,31 +117,31 @@ class LatestVerdicts:
         self._bad[table] = {**self._bad.get(table, {}), check: at}
 
     def of(self, table: str) -> tuple[Verdict, ...]:
-        """Newest of each check of *table*, and beside an UNKNOWN the newest that ruled."""
+        """Return the newest verdict of each check of *table*, and the newest not UNKNOWN."""
         newest, ruled = self._newest.get(table, {}), self._ruled.get(table, {})
         older = [one for check, one in ruled.items() if one is not newest.get(check)]
         return (*newest.values(), *older)
 
 
 def _keep(verdicts: dict[str, dict[str, Verdict]], verdict: Verdict) -> None:
-    """Replace one table's verdicts whole: another thread may be reading them."""
+    """Replace the mapping of one table as a whole, because another thread may read it."""
     verdicts[verdict.table] = {**verdicts.get(verdict.table, {}), verdict.check: verdict}
 
 
-LOOKED_FOR = timedelta(days=1)  # then the check itself, and its incident, are all there is to say
+LOOKED_FOR = timedelta(days=1)  # afterwards only the check itself and its incident count
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class Rechecks:
-    """Keeps with each backfill what its checks said next."""
+    """Stores with each backfill the next verdicts of its checks."""
 
     backfills: StoredBackfills
     rulings: LatestVerdicts
     clock: Callable[[], datetime]
 
     def look(self) -> None:
-        """Take up what has been ruled since."""
+        """Store new verdicts with the backfills that wait for them."""
         waiting = self.backfills.unchecked(self.clock() - LOOKED_FOR)
         if not waiting:
             return
@@ -155,14 +156,14 @@ class Rechecks:
 
 
 def awaits_checks(one: StoredBackfill, now: datetime) -> bool:
-    """Whether what its checks say is still looked for, and one of them has not passed."""
+    """Whether a backfill that ended within `LOOKED_FOR` still waits for a check to pass."""
     return (
         one.done and bool(one.unchecked) and one.ended is not None and one.ended > now - LOOKED_FOR
     )
 
 
 def _proof(one: StoredBackfill, check: str, newest: tuple[Verdict, ...]) -> CheckedAgain | None:
-    """What *check* said last of the table; once it has passed, that stands."""
+    """Return the last verdict of *check* after the backfill; a PASS is final."""
     known = next((p for p in one.proofs if p.check == check), None)
     if known is not None and known.passed:
         return known
@@ -176,16 +177,16 @@ def _proof(one: StoredBackfill, check: str, newest: tuple[Verdict, ...]) -> Chec
 
 
 def is_after_backfill(verdict: Verdict, one: StoredBackfill) -> bool:
-    """Whether all that *verdict* compared was read after *one* had ended."""
+    """Whether *verdict* is as of positions after the end of the backfill *one*."""
     ended = one.ended
     return ended is not None and bool(verdict.as_of) and all(f.at > ended for f in verdict.as_of)
 
 
 @dataclass(eq=False)
 class ResidualProofs:
-    """Looks in one round whether residuals of a ledger are made good, and stores what proves it.
+    """Finds, in one round, residuals of ledgers that are made good, and stores the proofs.
 
-    Backfills are read once, for all tables, when the first table with a residual is looked at.
+    Backfills are read once for all tables, at the first table with a residual.
     """
 
     ledger: Ledger
@@ -193,9 +194,9 @@ class ResidualProofs:
     _ended: Mapping[str, Sequence[StoredBackfill]] | None = None
 
     def look(self, inputs: Inputs) -> None:
-        """Take up what is proven of the table by now; the next round sees it.
+        """Store the proofs for the table; the next round uses them.
 
-        While the store takes nothing the residual stays, and the round goes on.
+        If the store cannot be written, the residual remains and the round continues.
         """
         try:
             self._look(inputs)
@@ -219,7 +220,7 @@ class ResidualProofs:
             log.info("made_good", table=table.name, hop=one.hop, rows=one.rows, why=proof)
 
     def _bases(self, inputs: Inputs) -> tuple[NewBase, ...]:
-        """Complete ones that were requested after the oldest residual of any table."""
+        """Return complete bases that were requested after the oldest residual of any table."""
         table, checkpoint = inputs.table, inputs.samples.checkpoint
         newest = {} if isinstance(checkpoint, Missing) else checkpoint.value.backfills
         began = {
@@ -240,7 +241,7 @@ class ResidualProofs:
         )
 
     def _ended_backfills(self) -> Mapping[str, Sequence[StoredBackfill]]:
-        """Table -> those that were requested after the oldest residual of any table."""
+        """Return, by table, backfills requested after the oldest residual of any table."""
         if self._ended is None:
             found = dict[str, list[StoredBackfill]]()
             losses = self.ledger.losses().values()
