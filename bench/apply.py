@@ -2,9 +2,9 @@
 
     python -m bench.apply --rows 8000000 --rounds 2
 
-The rewrite: union the image with the newest changes, number the rows of each key by order, keep
-the first, drop the deleted, write everything again as Parquet.  It has no guard, no account and no
-delete to keep; both parse the same rows of the same change log.
+The rewrite unions the image with the newest changes and numbers the rows of each key by order. It
+keeps the first, drops the deleted ones, and writes everything again as Parquet. It has no guard, no
+account and no delete to keep. Both parse the same rows of the same change log.
 """
 
 import shutil
@@ -27,12 +27,12 @@ KEYS = ("recent", "uniform", "text")
 WIDTHS = {"20": table.WIDE, "5": table.NARROW}
 WANTED = {"20": 20.0, "5": 6.0}
 RECENT = 0.05
-"""Share of the table that recent keys are drawn from."""
+"""Share of the table from which recent keys are drawn."""
 
 
 @dataclass(eq=False)
 class Race:
-    """One table, kept twice: as a mirror and as an image that is written again each round."""
+    """One table, kept twice: as a mirror, and as an image that each round writes again."""
 
     session: SparkSession
     folder: Path
@@ -40,7 +40,7 @@ class Race:
     lake: Lake = field(init=False)
 
     def prepare(self) -> None:
-        """Write the table as it is before all rounds, twice, and the changes of the first."""
+        """Write the table before all rounds, twice, and the changes of the first round."""
         self.lake = Lake(self.folder, (self.work,), here)
         self.lake.fill()
         self._image(0).mkdir(parents=True)
@@ -49,7 +49,7 @@ class Race:
         self._land(0)
 
     def rewrite(self, number: int) -> None:
-        """Write the image of round *number* from the one before and the round's changes."""
+        """Write the image of round *number* from the previous image and the round's changes."""
         image = self.session.read.parquet(str(self._image(number)))
         log = self.session.read.format("delta").load(self.lake.settings.changes)
         changes = log.where((F.col("batch") == number + 1) & F.col("op").isin("c", "u", "d"))
@@ -67,7 +67,7 @@ class Race:
         self.lake.apply()
 
     def check(self, number: int) -> None:
-        """Hold mirror against image; the older image goes, and the next round's changes land."""
+        """Compare mirror and image; remove the older image, and land the next round's changes."""
         mirror = self.session.read.format("delta").load(self.lake.mirror(self.work))
         image = self.session.read.parquet(str(self._image(number + 1)))
         require_equal(

@@ -2,9 +2,9 @@
 
     python -m bench.avro --rows 20000 --rounds 5
 
-All decode the same changes of one table, in batches of 10,000, as landing reads them; then fewer
-and fewer, down to one: what a schema alone costs, where a batch is of many tables.  They take
-turns, and only the processor's time of this process counts.
+All decode the same changes of one table, in batches of 10,000, as landing reads them. Then batches
+get smaller, down to one row: this shows the cost of a schema if a batch has many tables. Contenders
+alternate, and only the CPU time of this process counts.
 """
 
 import struct
@@ -26,7 +26,7 @@ from pipeline.settings import RegistrySettings
 Row = dict[str, object]
 WANTED = 0.5
 SIZES = ((10_000, 1), (1_000, 1), (10, 50), (1, 100))
-"""Messages of a batch, and of how many rows one is read."""
+"""Messages of a batch, and from how many rows one batch is read."""
 TEXT = ["null", "string"]
 COLUMNS = (("id", "long"), ("name", TEXT), ("amount", TEXT), ("note", TEXT), ("at", "long"))
 PLACE = (("db", "string"), ("table", "string"), ("file", "string"), ("pos", "long"), ("row", "int"))
@@ -57,7 +57,7 @@ ENVELOPE = _record(
 @click.option("--rows", default=20_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def main(rows: int, rounds: int) -> None:
-    """Print the pace of each, and how they stand to each other."""
+    """Print the pace of each, and their ratios."""
     texts = {1: msgspec.json.encode(KEY).decode(), 2: msgspec.json.encode(ENVELOPE).decode()}
     avro, json = DebeziumAvro(RegistrySettings("http://none")), DebeziumJson()
     plainly = partial(json.decode, schemas={})
@@ -147,7 +147,7 @@ def _told(number: int) -> tuple[Row, Row]:
 
 
 def _struct(name: str, fields: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """A schema as Connect writes it."""
+    """Return a schema as Connect writes it."""
     return {
         "type": "struct",
         "fields": [_field(one, kind) for one, kind in fields],

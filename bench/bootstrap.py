@@ -3,12 +3,12 @@
     python -m bench.bootstrap --rows 1000000 --rounds 3
     python -m bench.bootstrap --rows 10000000 --rounds 0 --changes 500
 
-Contenders: Spark's own JDBC source into a fresh Delta table, by as many parts along the key, and
-what `sluice bootstrap` does: fences, rows into the change log, landed with W, until the base is
-complete, and until the mirror has it; all beside a running collector.  Each round reads a table of
-its own, equal to the others.  With ``--changes`` one more table is read while so many of its rows
-change each second; then it is compared with its mirror, row by row.
-The driver of JDBC is the one in Debezium's archive.
+There are two contenders, both beside a running collector. One is Spark's own JDBC source into a
+fresh Delta table, by as many parts along the key. The other is `sluice bootstrap`: fences, rows
+into the change log, landed with W, until the base is complete, and until the mirror has it. Each
+round reads its own table, equal to the others. With ``--changes``, one more table is read while so
+many of its rows change each second. Then it is compared with its mirror, row by row. The JDBC
+driver is the one in Debezium's archive.
 """
 
 import shutil
@@ -47,14 +47,14 @@ from pipeline.start import open_lane
 WANTED = 0.8
 NAME = "again"
 PARTS = 4
-FETCHED = 10_000  # rows of a fetch of JDBC; of all at once it would hold the table
+FETCHED = 10_000  # rows of a fetch of JDBC; fetching all at once would keep the table in memory
 PATIENCE = timedelta(hours=2)
-PAUSE = 0.2  # seconds between two rounds of landing, as of passes
+PAUSE = 0.2  # seconds between two rounds of landing, and between two merge runs
 
 
 @dataclass(eq=False)
 class Race:
-    """One source, its lane, and where the copies are."""
+    """One source, its lane, and the folder of the copies."""
 
     servers: Servers
     orders: Orders
@@ -67,18 +67,18 @@ class Race:
 
     @property
     def session(self) -> SparkSession:
-        """The lane's own, so that no way has other settings."""
+        """Return the lane's session, so that both contenders have the same settings."""
         if self.lane.session is None:
             raise AssertionError("the lane has no session")
         return self.lane.session
 
     def table(self, number: int) -> str:
-        """The table of a round."""
+        """Return the table of a round."""
         return f"t{number}"
 
     @contextmanager
     def counted(self, name: str) -> Iterator[None]:
-        """Note the CPU that the block takes, that of the servers left out."""
+        """Record the CPU that the block takes, without that of the servers."""
         own = [one.daemon.process for one in (self.servers.mysql, self.servers.kafka)]
         own.append(self.servers.connect.daemon.process)
         servers = [one.pid for one in own if one is not None]
@@ -96,7 +96,7 @@ class Race:
         self._source(self.table(number)).write.format("delta").save(self.done["jdbc"])
 
     def bootstrap(self, number: int) -> None:
-        """Give the table a base, and the mirror that."""
+        """Give the table a base, and merge it into the mirror."""
         name = f"{DATABASE}.{self.table(number)}"
         begun, wish = time.monotonic(), BackfillRequest(f"{name} again", name)
         with self.counted("sluice"), self.serving():
@@ -107,7 +107,7 @@ class Race:
         self.done["sluice"] = self.lane.runner.settings.mirror(name)
 
     def check(self, number: int) -> None:
-        """Hold what each contender wrote against the others, then drop it."""
+        """Compare the results of both contenders, then drop them."""
         found = {name: total(_plain(self._delta(path))) for name, path in self.done.items()}
         require_equal(found)
         if found["sluice"][0] != self.orders.rows:
@@ -115,7 +115,7 @@ class Race:
         shutil.rmtree(self.done["jdbc"])
 
     def beside(self, number: int, changes: int) -> None:
-        """Give the table a base while it changes; tell how long that took, and what is wrong."""
+        """Give the table a base while it changes; return how long it took, and the differences."""
         table, begun = self.table(number), time.monotonic()
         with self.orders.changing(table, changes):
             self.bootstrap(number)
@@ -130,7 +130,7 @@ class Race:
         click.echo(f"  {self.orders.rows / seconds:.0f} rows a second; mirror equals source")
 
     def _catch_up(self, name: str) -> None:
-        """Until all that is committed by now is in the mirror."""
+        """Wait until everything that is committed now is in the mirror."""
         goal = self.heart.write_heartbeat(_now)
         with self.serving():
             wait_until(lambda: self.lane.checkpoint.covers(goal), PATIENCE, "all has landed")
@@ -147,7 +147,7 @@ class Race:
         return state.done is not None
 
     def serving(self) -> AbstractContextManager[None]:
-        """Landing and passes go on side by side, as in the service."""
+        """Land and merge in parallel, as in the service."""
         turns = (self._land, lambda: self.lane.apply(MergeRequest()))
         return beside(*(partial(_again, one) for one in turns))
 
@@ -177,7 +177,7 @@ class Race:
 
 
 def _plain(rows: DataFrame) -> DataFrame:
-    """The table's columns in one order, without the mirror's own."""
+    """Return the table's columns in one order, without the mirror's own."""
     names = sorted(name for name in rows.columns if name != "_sluice")
     return rows.select(*(F.col(name).cast("string").alias(name) for name in names))
 
@@ -219,7 +219,7 @@ def main(rows: int, rounds: int, changes: int, folder: Path) -> None:
 
 
 def measure(race: Race, rounds: int) -> None:
-    """Time both, after a first round that warms them up."""
+    """Time both contenders, after a first round that warms them up."""
     title = f"a new base of {race.orders.rows} rows"
     contenders = [Contender("jdbc", race.copy), Contender("sluice", race.bootstrap)]
     times = compete(contenders, rounds + 1, race.check)
@@ -229,7 +229,7 @@ def measure(race: Race, rounds: int) -> None:
 
 
 def opened(servers: Servers, orders: Orders, folder: Path) -> Race:
-    """Begin the collector without a snapshot, and a lane that has heard of the tables."""
+    """Start the collector without a snapshot, and a lane that knows the tables."""
     source = SourceSettings(
         name=NAME,
         host=servers.mysql.host,

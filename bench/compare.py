@@ -11,8 +11,8 @@ the changes cost the server is measured before and taken off.
 * reladiff cannot read Delta: it compares the table with a copy in the same server, at rest.
 * pt-table-checksum reads one side only, and compares with nothing.
 * Checks run at their own pace beside the changes. The server counts the rows that it examines for
-  them (`performance_schema`), which are set against 1.2 rows for each change and a seventh of the
-  table, by day.
+  them (`performance_schema`). Their number by day is compared with 1.2 rows for each change, plus a
+  seventh of the table.
 * The load of point queries runs alone and beside a comparison, in turn.
 """
 
@@ -69,16 +69,16 @@ COLUMNS = (*NARROW, *(one for one in WIDE if one.name in ("points", "due", "note
 TYPES = {"DECIMAL": "DECIMAL(12,2)", "DATETIME": "DATETIME(6)", "VARCHAR": "VARCHAR(64)"}
 SCALE = 10_000_000
 TICK = timedelta(seconds=1)
-MOST_SECONDS = 300  # of one run of a tool; one that asks for a password would wait for ever
+MOST_SECONDS = 300  # of one run of a tool; a tool that asks for a password would wait for ever
 QUERIES = 300  # point queries a second
-PROBED = 12.0  # seconds of one measure of them
+PROBED = 12.0  # seconds of one measurement of them
 PROBES: dict[str, Probe[Any]] = {
     "values": Values(),
     "range_counts": RangeCounts(),
     "max_id": MaxId(),
 }
-ROUND = 5.0  # seconds from one round of them to the next, as of the service
-LONGEST_LAP = 600.0  # seconds until all rows were compared once
+ROUND = 5.0  # seconds between two rounds of the probes, as in the service
+LONGEST_LAP = 600.0  # longest time until all rows were compared once, in seconds
 EXAMINED = (
     "SELECT SUM(SUM_ROWS_EXAMINED) FROM"
     " performance_schema.events_statements_summary_by_user_by_event_name"
@@ -98,10 +98,10 @@ KINDS = (
     ("SUM (", "sums of ranges"),
     ("COUNT (", "counts of ranges"),
 )
-"""What a statement asks of the table, by a part of its digest; the first that fits."""
+"""The purpose of a statement, by a part of its digest; the first match counts."""
 DAILY = timedelta(days=1)
 DAY = DAILY.total_seconds()
-KEPT = timedelta(seconds=20)  # between two rounds of upkeep
+KEPT = timedelta(seconds=20)  # between two runs of maintenance
 CONFIG = """
 lake: {lake}
 kafka: 127.0.0.1:1
@@ -123,12 +123,12 @@ def _now() -> datetime:
 
 
 def workload(rows: int, changes: int) -> Workload:
-    """The table, whose changes come from everywhere in it."""
+    """Return the table, whose changes are spread over all its rows."""
     return Workload(COLUMNS, rows=rows, changed=changes, window=rows)
 
 
 def settings(port: int) -> SourceSettings:
-    """The source as the config names it."""
+    """Return the source as the config names it."""
     collector = CollectorSettings("http://127.0.0.1:1", "none")
     return SourceSettings(
         name=SOURCE,
@@ -143,7 +143,7 @@ def settings(port: int) -> SourceSettings:
 
 
 def describe(work: Workload, source: SourceSettings) -> pa.RecordBatch:
-    """The table's columns, as a row of ``CHANGES``."""
+    """Return the description of the table's columns, as a row of ``CHANGES``."""
     columns = tuple(
         ColumnDescription(
             one.name,
@@ -178,7 +178,7 @@ def describe(work: Workload, source: SourceSettings) -> pa.RecordBatch:
 
 @dataclass(eq=False)
 class Feed:
-    """Changes rows in MySQL, and lands and merges the same; ``round_`` is the last one done."""
+    """Changes rows in MySQL, and lands and merges the same ones; ``round_`` is the last round."""
 
     home: Path
     port: int
@@ -199,7 +199,7 @@ class Feed:
         self.drop = f"DELETE FROM {self.work.shard} WHERE id = %s"
 
     def turn(self) -> None:
-        """One round: commit, write a heartbeat, land, merge."""
+        """Run one round: commit, write a heartbeat, land, merge."""
         self.round_ += 1
         changes = self.work.changes(self.round_)
         self._commit(changes.to_pylist())
@@ -214,7 +214,7 @@ class Feed:
         self.lake.apply()
 
     def _commit(self, changes: Sequence[Mapping[str, Any]]) -> None:
-        """All in one order, in transactions of fifty."""
+        """Commit all changes in order, in transactions of fifty."""
         with self.link.cursor() as cursor:
             for number, one in enumerate(changes, start=1):
                 id_, values = parse_row(self.work, one)
@@ -228,7 +228,7 @@ class Feed:
 
 
 def parse_row(work: Workload, change: Mapping[str, Any]) -> tuple[int, list[Any] | None]:
-    """The id that a row of ``CHANGES`` is about, and its values after it; None if it is gone."""
+    """Return the id in a row of ``CHANGES``, and its values after the change; None if deleted."""
     text = change["after"] or change["before"]
     row, found = json.loads(text), list[Any]()
     for one in work.columns:
@@ -256,7 +256,7 @@ def _feed(feed: Feed, ended: Event, begun: Event) -> None:
 
 @dataclass(eq=False)
 class Ground:
-    """The server, the table, its mirror, and the config of the verb."""
+    """The server, the table, its mirror, and the config of `sluice compare`."""
 
     folder: Path
     mysql: MySQL
@@ -266,12 +266,12 @@ class Ground:
 
     @property
     def config(self) -> Path:
-        """Of `sluice compare`."""
+        """Return the path of the config of `sluice compare`."""
         return self.folder / "sluice.yaml"
 
     @property
     def lake(self) -> Path:
-        """Of the change log and the mirror."""
+        """Return the folder of the change log and the mirror."""
         return self.folder / "lake"
 
     def prepare(self) -> None:
@@ -304,7 +304,7 @@ class Ground:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Have rows changed, landed and merged, by a process of its own."""
+        """Change, land and merge rows during the block, in a separate process."""
         own = multiprocessing.get_context("spawn")
         ended, begun = own.Event(), own.Event()
         feed = Feed(self.lake, self.mysql.port, self.work, self.checkpoint)
@@ -319,7 +319,7 @@ class Ground:
             process.join()
 
     def server_seconds(self) -> float:
-        """CPU of the server's process so far."""
+        """Return the CPU seconds of the server's process so far."""
         process = self.mysql.daemon.process
         if process is None:
             raise AssertionError("the server does not run")
@@ -329,7 +329,7 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of one run: on the clock, of the server, of the tool; ``told`` is its answer."""
+    """Seconds of one run: on the clock, of the server, of the tool; ``told`` is its output."""
 
     wall: float
     server: float
@@ -337,7 +337,7 @@ class Cost:
     told: str = ""
 
     def scaled(self, factor: float) -> "Cost":
-        """The same for *factor* times as many rows."""
+        """Return the cost of *factor* times as many rows."""
         return replace(
             self, wall=self.wall * factor, server=self.server * factor, own=self.own * factor
         )
@@ -352,7 +352,7 @@ class Cost:
 
 
 def measure(ground: Ground, command: Sequence[str], idle: float = 0.0) -> Cost:
-    """Run *command*; *idle* are the server's CPU seconds a second without it."""
+    """Run *command*; *idle* is the server's CPU seconds per second without it."""
     before, server, began = (
         resource.getrusage(resource.RUSAGE_CHILDREN),
         ground.server_seconds(),
@@ -369,20 +369,20 @@ def measure(ground: Ground, command: Sequence[str], idle: float = 0.0) -> Cost:
 
 
 def verb(ground: Ground, *options: str) -> tuple[str, ...]:
-    """The command line of the verb."""
+    """Return the command line of `sluice compare`."""
     words = (sys.executable, "-m", "monitor", "compare", ground.work.shard)
     return (*words, "--config", str(ground.config), "--json", *options)
 
 
 def idle_rate(ground: Ground, seconds: float = 5.0) -> float:
-    """The server's CPU seconds a second while rows change and nothing compares."""
+    """Return the server's CPU seconds per second while rows change and nothing compares."""
     before = ground.server_seconds()
     time.sleep(seconds)
     return (ground.server_seconds() - before) / seconds
 
 
 def _query(port: int, table: str, rows: int, ended: Event, told: Any) -> None:
-    """Ask for single rows at an even pace until *ended*; tell how long each answer took."""
+    """Query single rows at an even pace until *ended*; then put all response times into *told*."""
     chance, spent = random.Random(7), list[float]()
     with pymysql.connect(host="127.0.0.1", port=port, user="root") as link:
         cursor, begun = link.cursor(), time.monotonic()
@@ -399,7 +399,7 @@ def _query(port: int, table: str, rows: int, ended: Event, told: Any) -> None:
 
 @contextmanager
 def queried(ground: Ground, answers: list[float]) -> Iterator[None]:
-    """Point queries by a process of its own; *answers* gets the seconds of each."""
+    """Run point queries in a separate process; *answers* gets the seconds of each."""
     own = multiprocessing.get_context("spawn")
     ended, told = own.Event(), own.Queue()
     asked = (ground.mysql.port, ground.work.shard, ground.work.rows, ended, told)
@@ -415,13 +415,13 @@ def queried(ground: Ground, answers: list[float]) -> Iterator[None]:
 
 
 def quantile(answers: Sequence[float], share: float) -> float:
-    """The value that *share* of *answers* do not exceed."""
+    """Return the value that *share* of *answers* do not exceed."""
     ordered = sorted(answers)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
 def point_queries(ground: Ground, rounds: int, nice: int) -> None:
-    """p99 of point queries alone and beside the verb of that niceness, in turn."""
+    """Print the p99 of point queries, in turn alone and beside the verb with that niceness."""
     command = ("nice", "-n", str(nice), *verb(ground))
     ratios = list[float]()
     for _ in range(rounds):
@@ -444,7 +444,7 @@ def point_queries(ground: Ground, rounds: int, nice: int) -> None:
 
 
 def count_rows(ground: Ground, asked: str) -> int:
-    """Rows that the server has examined for queries of checks so far, or has changed."""
+    """Return how many rows the server has examined for queries of checks so far, or has changed."""
     with ground.mysql.connect() as link, link.cursor() as cursor:
         cursor.execute(asked)
         ((rows,),) = cursor.fetchall()
@@ -452,7 +452,7 @@ def count_rows(ground: Ground, asked: str) -> int:
 
 
 def examined_by_kind(ground: Ground) -> dict[str, int]:
-    """Rows that the server has examined so far, by what was asked; some are of the bench itself."""
+    """Return the rows that the server has examined so far, by purpose; some are the bench's own."""
     found = dict[str, int]()
     with ground.mysql.connect() as link, link.cursor() as cursor:
         cursor.execute(BY_STATEMENT)
@@ -464,9 +464,9 @@ def examined_by_kind(ground: Ground) -> dict[str, int]:
 
 
 def examine_source(ground: Ground, seconds: float) -> None:
-    """Run the checks at their pace; print what the server has examined for them, by day.
+    """Run the checks at their pace; print how many rows the server has examined, by day.
 
-    What the first lap of `values` costs is counted by itself: it comes once.
+    The first lap of `values` is counted separately, because it happens once.
     """
     table = ground.work.shard
     plans = [CheckPlan(name, probe.every, "*", probe) for name, probe in PROBES.items()]
@@ -517,7 +517,7 @@ def examine_source(ground: Ground, seconds: float) -> None:
 
 
 def _by_day(rows: Mapping[str, int], before: Mapping[str, int], by_day: float) -> str:
-    """How much *rows* have grown since *before*, by day."""
+    """Return how much *rows* have grown since *before*, by day."""
     shares = {name: (many - before.get(name, 0)) * by_day for name, many in rows.items()}
     return ", ".join(f"{name} {share:,.0f}" for name, share in sorted(shares.items()))
 
@@ -527,7 +527,7 @@ def _rows_by_check(budgets: Mapping[str, SourceBudget]) -> dict[str, int]:
 
 
 def judge_ranges(ground: Ground, verdicts: int) -> None:
-    """Compare with small ranges until there are so many verdicts; all of them must be equal."""
+    """Compare with small ranges until there are enough verdicts; all must be equal."""
     config = load_config(ground.config)
     ranges = wrong = left = 0
     began = time.monotonic()
@@ -596,7 +596,7 @@ def main(
 
 
 def compare_ours(ground: Ground, rounds: int) -> None:
-    """Run the verb while rows change."""
+    """Run `sluice compare` while rows change."""
     start = measure(ground, verb(ground, "--range", "0:1"))
     idle = idle_rate(ground)
     click.echo(f"  start of the verb: {start}; the changes cost the server {idle:.2f} s a second")
@@ -610,7 +610,7 @@ def compare_ours(ground: Ground, rounds: int) -> None:
 
 
 def compare_others(ground: Ground, rounds: int) -> None:
-    """Run the other tools, at rest."""
+    """Run the other tools on unchanging rows."""
     work, port = ground.work, ground.mysql.port
     scale = SCALE / work.rows
     tool = Path("build/reladiff/bin/reladiff").resolve()

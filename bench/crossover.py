@@ -1,12 +1,12 @@
-"""Measures from how many rows a Spark job is worth it: lands in the driver and by a job, in turns.
+"""Measures from how many rows on a Spark job pays off: lands in the driver and by a job, in turns.
 
     python -m bench.crossover --rows 5000 --rows 20000 --rows 100000 --rows 300000
 
-Both land the same topic of 4 partitions into fresh change logs, by the product's code.  The first
-round warms both up; it is reported separately, because Python workers start in it.
-``--wide 7000`` adds as many rows of 900 columns, in a topic of their own: Spark complains that
-their code is too long, and makes them without.  CPU is that of the whole process tree (driver,
-JVM, workers; without the broker).
+Both land the same topic of 4 partitions into fresh change logs, with the product's code. The first
+round warms both up; it is reported separately, because Python workers start in it. ``--wide 7000``
+adds as many rows of 900 columns, in a separate topic: Spark reports that their generated code is
+too long, and runs without it. CPU is that of the whole process tree (driver, JVM, workers; without
+the broker).
 """
 
 import shutil
@@ -35,7 +35,7 @@ PARTITIONS = 4
 COLUMNS = 900
 WIDE = f"{{prefix}}.shop.wide_{COLUMNS}"
 WAYS = {"driver": 10**9, "job": 0}
-"""Up to how many rows each lands in the driver."""
+"""The largest number of rows that each way lands in the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Cost:
 
 @dataclass(eq=False)
 class Track:
-    """Topics of *rows* rows, and *wide* rows beside them."""
+    """Topics of *rows* rows, and *wide* rows in a separate topic."""
 
     session: SparkSession
     stream: Stream
@@ -68,7 +68,7 @@ class Track:
             self._fill_wide(topic)
 
     def land(self, small: int) -> Cost:
-        """Land all there is in one batch; up to *small* rows in the driver."""
+        """Land everything in one batch; up to *small* rows in the driver."""
         lake = fresh(self.folder, "lake")
         landing = ours.opened(self.session, self.stream, lake, self.transport)
         landing.work = Workers(self.session, small)

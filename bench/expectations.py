@@ -1,11 +1,11 @@
-"""Measures a look of the check `expectations` at changed rows, expectation by expectation.
+"""Measures a run of the check `expectations` on changed rows, expectation by expectation.
 
     python -m bench.expectations --rows 100000
 
-A local Delta mirror has twice as many rows, of which half changed since the last look. The look
-reads them from the mirror's files, and evaluates each expectation by the pandas engine, as the
-service does. Only the processor's time of this process counts. The import of Great Expectations
-comes once in the life of a process.
+A local Delta mirror has twice as many rows. Half of them changed since the previous run. The check
+reads these from the mirror's files, and evaluates each expectation by the pandas engine, as the
+service does. Only the CPU time of this process counts. Great Expectations is imported once per
+process.
 """
 
 import tempfile
@@ -88,7 +88,7 @@ def make_rows(rows: int, batch: int, bad: int) -> pa.Table:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """Return what *work* does, and the CPU seconds of this process."""
+    """Return the result of *work*, and its CPU seconds in this process."""
     began = time.process_time()
     return work(), time.process_time() - began
 

@@ -1,12 +1,12 @@
-"""Measures the service beside a real lake: percent of a core, idle and at changes.
+"""Measures the service over a real lake: percent of a core, idle and with changes.
 
     python -m bench.idle --tables 1 --tables 100 --tables 1000
 
-Mirrors are Delta tables; looks, probes and their readers, census and retention are those of
-`sluice run`, over a store that is a real file.  Sources and landing answer at once
-(`bench/kit/service.py`).  Time is moved by hand, one second at a time, so the machine's load hardly
-matters: figures are CPU seconds of this process and all below it, for each second of the service,
-without those that make the changes.  The Spark worker is not part of it.
+Mirrors are Delta tables. Observers, probes and their readers, source inventory and retention are
+those of `sluice run`, over a store that is a real file. Sources and landing answer at once
+(`bench/kit/service.py`). Time is moved by hand, one second at a time, so the machine's load hardly
+matters. Figures are CPU seconds of this process and all below it, for each second of the service,
+without those that make the changes. The Spark worker is not part of it.
 """
 
 import shutil
@@ -31,12 +31,12 @@ from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Shard
 from pipeline.tables.lake import Lake
 
-WARM, SECONDS = 70, 120  # of the service: each probe has run, then each runs twice and more
+WARM, SECONDS = 70, 120  # of the service: every probe has run once, then each runs at least twice
 ROWS = 100
-PACE = 5  # seconds from look to look, from probe to probe, and from census to census
-RETENTION = 30  # seconds from look to look at what topics keep
+PACE = 5  # seconds between monitoring rounds, between probe runs, and between inventories
+RETENTION = 30  # seconds between two reads of the topics' retention
 LANE = "sluice:main"
-PROBES = ("max_id", "range_counts")  # those that compare mirrors with sources alone
+PROBES = ("max_id", "range_counts")  # probes that compare mirrors with sources
 META = pa.struct([("source", pa.string()), ("shard", pa.string())])
 
 
@@ -47,37 +47,37 @@ class BenchSource:
     rows: int
 
     def max_id(self, shard: Shard, column: str) -> int | None:
-        """The newest row's."""
+        """Return the newest row's id."""
         return self.rows - 1
 
     def min_id(self, shard: Shard, column: str) -> int | None:
-        """The first row's."""
+        """Return the first row's id."""
         return 0
 
     def count_ids(
         self, shard: Shard, column: str, ranges: Sequence[tuple[int, int]]
     ) -> tuple[int, ...]:
-        """All ids are there."""
+        """Return counts as if all ids existed."""
         return tuple(max(0, min(high, self.rows) - max(low, 0)) for low, high in ranges)
 
 
 @dataclass(eq=False)
 class MirroredLake:
-    """The mark of a lake that answers at once, and mirrors of one that is real."""
+    """The checkpoint of a lake that answers at once, and mirrors of a real lake."""
 
     landed: FakeLake
     real: Lake
 
     def checkpoint(self) -> Checkpoint:
-        """As landed."""
+        """Return the checkpoint as landed."""
         return self.landed.checkpoint()
 
     def applied(self, table: str) -> MirrorPosition | None:
-        """From the mirror's own log."""
+        """Read the mirror's own log."""
         return self.real.applied(table)
 
     def history(self, table: str, since: int | None) -> Sequence[Commit]:
-        """From the mirror's own log; each was ours."""
+        """Read the mirror's own log; every commit is Sluice's."""
         return ()
 
 
@@ -110,7 +110,7 @@ def _service(home: Path, size: int) -> Service:
 
 
 def _commit(service: Service, table: str, batch: int, rows: int) -> None:
-    """One more commit of a mirror, applied through *batch*."""
+    """Add a commit to a mirror, applied through *batch*."""
     known = service.lake.newest.shards
     shard = next(s for s, t in known.items() if t == table) if batch == 0 else Shard("", "")
     columns = {
@@ -123,7 +123,7 @@ def _commit(service: Service, table: str, batch: int, rows: int) -> None:
 
 
 def _join(service: Service, app: App) -> None:
-    """Let looks see the real mirrors, and probes sources that answer."""
+    """Connect observers to the real mirrors, and probes to sources that answer."""
     parts: Any = app
     lake = MirroredLake(service.lake, app.lake.lake)
     sampler = parts.observers.watcher.sampler
@@ -134,7 +134,7 @@ def _join(service: Service, app: App) -> None:
 
 
 def _live(service: Service, app: App, seconds: int, *, changes: int = 0) -> float:
-    """CPU seconds for each of *seconds* of the service, without those that made the changes."""
+    """Return CPU seconds per second of *seconds* of the service, without those of the changes."""
     before, ours = spent(), 0.0
     for second in range(seconds):
         service.write_heartbeat()

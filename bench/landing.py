@@ -2,10 +2,11 @@
 
     python -m bench.landing --events 1000000 --rounds 3 --partitions 4 --partitions 64
 
-Contenders: Kafka -> Parquet and Kafka -> Delta as plain Spark copies of key, value and place, and
-Sluice's landing, which decodes each message, folds shards, orders, judges, and commits W with its
-mark.  Then small batches by themselves: what a change waits for on a quiet day.  At last landings
-of the same changes in one table and in many, in turns: minutes apart the machine is another.
+There are three contenders. Kafka -> Parquet and Kafka -> Delta are plain Spark copies of key, value
+and position. Sluice's landing decodes each message, folds shards, orders, checks, and commits W
+with its checkpoint. Then small batches are measured: they show how long a change waits on a quiet
+day. At last, the same changes are landed in one table and in many, in turns, because the machine's
+speed changes over minutes.
 """
 
 import shutil
@@ -29,14 +30,14 @@ from pipeline.settings import PipelineSettings
 from pipeline.transports.kafka import KafkaTransport
 
 WANTED = 0.9
-ALIKE = 0.9  # many tables beside one
+ALIKE = 0.9  # wanted speed with many tables, relative to one
 SMALL, SMALL_ROUNDS, SMALL_WANTED = 100, 20, 0.5
 RAW = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
 @dataclass(eq=False)
 class Race:
-    """One topic full of events, and where each contender put them last."""
+    """One topic full of events, and the last output of each contender."""
 
     session: SparkSession
     stream: Stream
@@ -59,7 +60,7 @@ class Race:
         ours.land(ours.opened(self.session, self.stream, self.done["sluice"], self.transport))
 
     def check(self, _: int) -> None:
-        """Hold what each contender wrote against the others, then drop it."""
+        """Compare the outputs of the contenders, then drop them."""
         raw = {
             "parquet": self.session.read.parquet(self.done["parquet"]),
             "delta": self.session.read.format("delta").load(self.done["delta"]),
@@ -73,13 +74,13 @@ class Race:
             shutil.rmtree(path)
 
     def landed(self) -> int:
-        """How many rows were landed last; they are dropped."""
+        """Return how many rows were landed last; they are dropped."""
         count = _landed(self.session, self.done["sluice"]).count()
         shutil.rmtree(self.done["sluice"])
         return count
 
     def small(self, rounds: int) -> list[float]:
-        """Seconds of each small batch, after all there was has landed and one has warmed up."""
+        """Return seconds of each small batch, after everything has landed and one has warmed up."""
         landing = ours.opened(
             self.session, self.stream, fresh(self.folder, "small"), self.transport
         )
@@ -101,7 +102,7 @@ class Race:
 
 
 def _told(raw: DataFrame) -> DataFrame:
-    """Place, op and row of each message, out of the raw bytes, by paths instead of a schema."""
+    """Return position, op and row of each message from the raw bytes, by paths without a schema."""
     text = F.col("value").cast("string")
     return raw.select(
         "topic",
@@ -116,7 +117,7 @@ def _told(raw: DataFrame) -> DataFrame:
 
 
 def _landed(session: SparkSession, lake: str) -> DataFrame:
-    """The same of the change log."""
+    """Return position, op and row of each change in the change log."""
     log = session.read.format("delta").load(f"{lake}/changes").where("op IN ('c', 'u', 'd')")
     places = ("topic", "partition", "offset")
     return log.select(*places, "op", "table", "order.pos", "before", "after")

@@ -1,10 +1,10 @@
-"""Measures a folder of many files: to take them, and to see that nothing has changed.
+"""Measures a folder of many files: taking them, and finding that nothing has changed.
 
     python -m bench.many_files --files 1000000 --hours 1000
 
-Files of one row on a local disk, and one process that does what the service does each time it is
-asked.  Seconds are of CPU: of a sweep, and of what is compared with, a walk that asks for each
-file's stamp and remembers nothing.
+It has files of one row on a local disk, and one process that does what the service does on each
+sweep. Seconds are CPU seconds: of a sweep, and, to compare, of a walk that asks for each file's
+timestamp and remembers nothing.
 """
 
 import os
@@ -27,12 +27,12 @@ from pipeline.files.sweep import FileSweep, SweepRules
 
 BUDGET = timedelta(seconds=1)
 WALK = "a walk"
-WANTED = 3.0  # times the walk
+WANTED = 3.0  # limit: times the walk
 
 
 @dataclass(frozen=True, slots=True)
 class SweepCost:
-    """Seconds of CPU of one sweep, and of the longest question in it on the clock."""
+    """CPU seconds of one sweep, and wall-clock seconds of its longest call."""
 
     name: str
     cpu: float
@@ -41,7 +41,7 @@ class SweepCost:
 
 @dataclass(eq=False)
 class Sweeper:
-    """A process that sweeps; its clock can be moved on, so that it need not rest."""
+    """A process that sweeps; its clock can be moved, so that it need not wait."""
 
     home: Path
     hours: int
@@ -52,21 +52,21 @@ class Sweeper:
         self.process = self._process()
 
     def whole(self, name: str) -> SweepCost:
-        """Look at everything."""
+        """Sweep everything."""
         self.moved += 10**6
         return self._swept(name)
 
     def passing(self, name: str) -> SweepCost:
-        """Look at what does not rest, at once after a look at everything."""
+        """Sweep what is not at rest, directly after a sweep of everything."""
         return self._swept(name)
 
     def again(self) -> None:
-        """As another process."""
+        """Continue as a new process."""
         self.process.close()
         self.process = self._process()
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self.process.close()
         self.ledger.close()
 
@@ -93,7 +93,7 @@ class Sweeper:
 @click.option("--files", default=100_000, help="Files in all.")
 @click.option("--hours", default=100, help="Folders that they lie in.")
 def main(files: int, hours: int) -> None:
-    """Make them in a folder of their own, sweep, and take them away again."""
+    """Create files in a separate folder, sweep, and remove them."""
     home = Path(tempfile.mkdtemp(prefix="many_files", dir="build"))
     try:
         click.echo(f"{files} files in {hours} hours; {under_load()}")
@@ -105,7 +105,7 @@ def main(files: int, hours: int) -> None:
 
 
 def write(base: Path, files: int, hours: int, now: datetime) -> None:
-    """As many in each of the *hours* before *now*."""
+    """Write as many files in each of the *hours* before *now*."""
     for number in range(hours):
         hour = now - timedelta(hours=number)
         folder = base / "clicks" / f"{hour:%Y_%m_%d}" / f"{hour:%H}"
@@ -119,8 +119,8 @@ def write(base: Path, files: int, hours: int, now: datetime) -> None:
 
 
 def measured(home: Path, hours: int) -> Iterator[SweepCost]:
-    """One cost after the other, in the order in which a service has them."""
-    walk(home / "logs")  # the next finds what this has read
+    """Yield one cost after the other, in the order in which a service has them."""
+    walk(home / "logs")  # fills the page cache for the next walk
     used = time.process_time()
     walk(home / "logs")
     yield SweepCost(WALK, time.process_time() - used)
@@ -136,7 +136,7 @@ def measured(home: Path, hours: int) -> Iterator[SweepCost]:
 
 
 def walk(base: Path) -> int:
-    """The stamp of each file is asked for once."""
+    """Ask for the timestamp of each file once; return the number of files."""
     return sum(
         (Path(folder) / name).stat().st_size >= 0
         for folder, _, found in os.walk(base)
@@ -145,7 +145,7 @@ def walk(base: Path) -> int:
 
 
 def rules(hours: int) -> SweepRules:
-    """A file is taken when it is seen again; all is looked at once the clock moves on."""
+    """Return rules: a file is taken when seen again; moving the clock sweeps everything."""
     return SweepRules(
         database="logs",
         logs={},
@@ -160,7 +160,7 @@ def rules(hours: int) -> SweepRules:
 
 
 def tell(home: Path, costs: Sequence[SweepCost], files: int, before: int) -> None:
-    """A line for each sweep, and what they took beside CPU."""
+    """Print a line for each sweep, and what they took in addition to CPU."""
     (walked,) = (one.cpu for one in costs if one.name == WALK)
     for one in costs:
         each, ratio = one.cpu / files * 1e6, one.cpu / walked

@@ -2,11 +2,10 @@
 
     python -m bench.passes --what even --what skewed
 
-``even`` and ``skewed`` are passes over a thousand mirrors, the first of a process and the next;
-``beside`` is how long small mirrors wait for one that has most of the changes;
-``grown`` and ``commits`` are turns of one mirror, and ``read`` reads it whole after a thousand;
-``memory`` is a turn of a mirror of 64,000,000 rows, in a process of its own, and takes many minutes
-to prepare.
+``even`` and ``skewed`` are merge runs over a thousand mirrors, the first of a process and the next.
+``beside`` is how long small mirrors wait for the one with most of the changes. ``grown`` and
+``commits`` are merges of one mirror, and ``read`` reads it whole after a thousand. ``memory`` is a
+merge of a mirror of 64,000,000 rows, in a separate process; its preparation takes many minutes.
 """
 
 import multiprocessing
@@ -33,25 +32,25 @@ from pipeline.parallel import spark_map
 from pipeline.settings import PipelineSettings
 
 PASS_WANTED = 120  # seconds
-FLAT_WANTED = 1.2  # times the first
-READ_WANTED = 1.3  # times the fresh mirror
-BESIDE_WANTED = 1.5  # times as long as without the one of most changes
-READ_AFTER = 1_000  # small turns
+FLAT_WANTED = 1.2  # limit: times the first
+READ_WANTED = 1.3  # limit: times the fresh mirror
+BESIDE_WANTED = 1.5  # limit: times as long as without the mirror with most changes
+READ_AFTER = 1_000  # small merges
 MEMORY_WANTED = 1536  # MiB
 ROUNDS = 5
 READS = 15  # of each version
-SHARE = 0.9  # of the changes, that one mirror has
-KEPT_UP = 20  # small turns between two times of upkeep
-FEW = 20  # changes of a small turn
+SHARE = 0.9  # share of the changes in that one mirror
+KEPT_UP = 20  # small merges between two runs of maintenance
+FEW = 20  # changes of a small merge
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything.
+    """The sizes of all scenarios.
 
-    ``mirrors`` of ``rows`` each have ``changed`` changes in a pass; ``large`` rows has the one
-    that has most of them.  ``grown`` is the largest mirror of one that grows, ``huge`` that whose
-    memory is measured; ``turned`` keys change in a turn of these.
+    ``mirrors`` of ``rows`` each have ``changed`` changes in a merge run. ``large`` is the number of
+    rows of the mirror with most of them. ``grown`` is the largest mirror of one that grows,
+    ``huge`` the one whose memory is measured. ``turned`` keys change in a merge of these two.
     """
 
     mirrors: int
@@ -68,13 +67,13 @@ Scenario = Callable[[Path, Size], None]
 
 
 def even(folder: Path, size: Size) -> None:
-    """Passes over mirrors that all change alike."""
+    """Time merge runs over mirrors with equal numbers of changes."""
     works = [_work(number, size.rows, size.changed) for number in range(size.mirrors)]
     _passes(folder, works, "changes spread evenly")
 
 
 def skewed(folder: Path, size: Size) -> None:
-    """Passes of equal numbers of changes, most of them of one mirror."""
+    """Time merge runs with the same total of changes, most of them in one mirror."""
     most = int(size.mirrors * size.changed * SHARE)
     least = max(1, (size.mirrors * size.changed - most) // max(1, size.mirrors - 1))
     works = [_work(0, size.large, most)]
@@ -83,9 +82,9 @@ def skewed(folder: Path, size: Size) -> None:
 
 
 def beside(folder: Path, size: Size) -> None:
-    """How long small mirrors wait for their commits, beside one of most changes and without it.
+    """Time how long small mirrors wait for their commits, with and without the one of most changes.
 
-    In turns: what else the machine does hits both alike.
+    Both alternate, so that other load of the machine affects both.
     """
     most = int(size.mirrors * size.changed * SHARE / (1 - SHARE))
     large = _work(0, size.large, most)
@@ -93,7 +92,7 @@ def beside(folder: Path, size: Size) -> None:
     spark = session(PipelineSettings(str(folder), "", ()))
     lake = _fresh(folder, [large, *small])
     lake.runner.spread = partial(spark_map, spark, run_group)
-    _turn(lake, [large, *small])  # the first pass knows nothing yet
+    _turn(lake, [large, *small])  # the first merge run knows nothing yet
     alone, together, all_ = list[float](), list[float](), list[float]()
     for _ in range(ROUNDS):
         for works, found in ((small, alone), ([large, *small], together)):
@@ -112,7 +111,7 @@ def beside(folder: Path, size: Size) -> None:
 
 
 def grown(folder: Path, size: Size) -> None:
-    """Turns of as many recent keys in larger and larger mirrors."""
+    """Time merges of equally many recent keys in larger and larger mirrors."""
     found = []
     for rows in (size.grown // 16, size.grown // 4, size.grown):
         work = table.Workload(table.NARROW, rows, size.turned, window=10 * size.turned)
@@ -125,7 +124,7 @@ def grown(folder: Path, size: Size) -> None:
 
 
 def commits(folder: Path, size: Size) -> None:
-    """Small turns, one after the other, with upkeep between them."""
+    """Time small merges, one after the other, with maintenance between them."""
     work = table.Workload(
         table.NARROW, size.grown // 16, FEW, window=min(500 * FEW, size.grown // 16)
     )
@@ -154,11 +153,11 @@ def commits(folder: Path, size: Size) -> None:
 
 
 def read(folder: Path, size: Size) -> None:
-    """A full read after many small turns, beside that of the fresh mirror; with upkeep's share."""
+    """Time a full read after many small merges, and that of the fresh mirror; also maintenance."""
     rows, turns = size.grown // 16, min(size.commits, READ_AFTER)
     for keys, window in (("recent", min(500 * FEW, rows)), ("uniform", rows)):
         work = table.Workload(table.NARROW, rows, FEW, window=window)
-        lake = _fresh(folder / keys, [work])  # Spark remembers a folder's log
+        lake = _fresh(folder / keys, [work])  # Spark caches a folder's log
         versions, spent = [_version(lake, work)], [0.0, 0.0]
         written = 0
         for number in range(1, turns + 1):
@@ -186,7 +185,7 @@ def read(folder: Path, size: Size) -> None:
 
 
 def memory(folder: Path, size: Size) -> None:
-    """The most memory that a process needs for turns of a huge mirror."""
+    """Measure the most memory that a process needs for merges of a huge mirror."""
     work = table.Workload(table.NARROW, size.huge, size.turned, window=size.huge)
     lake = _fresh(folder, [work])
     lake.land(work.changes(1))
@@ -213,7 +212,7 @@ WHAT: dict[str, Scenario] = {
 @click.option("--commits", default=10_000, help="Small turns.")
 @click.option("--dir", "folder", default=Path("build/bench/passes"), type=Path)
 def main(*, what: Sequence[str], folder: Path, **size: int) -> None:
-    """Measure passes over many mirrors, and turns of growing ones."""
+    """Measure merge runs over many mirrors, and merges of growing ones."""
     folder = folder.resolve()
     try:
         for name in what:
@@ -230,7 +229,7 @@ def _work(number: int, rows: int, changed: int) -> table.Workload:
 
 
 def _passes(folder: Path, works: Sequence[table.Workload], title: str) -> None:
-    """Time the first pass of a process, in which nothing is known, and some after it."""
+    """Time the first merge run of a process, in which nothing is known, and some after it."""
     spark = session(PipelineSettings(str(folder), "", ()))
     lake = _fresh(folder, works)
     lake.runner.spread = partial(spark_map, spark, run_group)
@@ -249,7 +248,7 @@ def _fresh(folder: Path, works: Sequence[table.Workload]) -> Lake:
 
 
 def _turn(lake: Lake, works: Sequence[table.Workload]) -> float:
-    """Land the next changes of every table; seconds that it takes to apply them."""
+    """Land the next changes of every table; return the seconds to apply them."""
     batch = lake.checkpoint.batch + 1
     lake.land(*(work.changes(batch) for work in works))
     started = time.monotonic()
@@ -258,7 +257,7 @@ def _turn(lake: Lake, works: Sequence[table.Workload]) -> float:
 
 
 def _committed(lake: Lake, work: table.Workload) -> float:
-    """When a mirror's newest commit was made, in seconds since 1970."""
+    """Return when a mirror's newest commit was made, in seconds since 1970."""
     log = Path(lake.mirror(work)) / "_delta_log"
     return max(entry.stat().st_mtime for entry in log.glob("*.json"))
 
@@ -268,7 +267,7 @@ def _version(lake: Lake, work: table.Workload) -> int:
 
 
 def _kept_up(lake: Lake, work: table.Workload) -> tuple[float, int]:
-    """Seconds of maintenance, and the rows that it rewrote."""
+    """Return the seconds of maintenance, and the rows that it rewrote."""
     before = lake.files(work)
     started = time.monotonic()
     lake.upkeep()
@@ -280,9 +279,9 @@ def _kept_up(lake: Lake, work: table.Workload) -> tuple[float, int]:
 def _reading(
     lake: Lake, work: table.Workload, versions: Sequence[int]
 ) -> list[tuple[float, float]]:
-    """CPU and other seconds that another reader takes for all rows of each, the best of some.
+    """Return CPU and other seconds of a reader for all rows of each version, the best of some.
 
-    One after the other in each round: what else the machine does meanwhile hits all alike.
+    Versions alternate in each round, so that other load of the machine affects all.
     """
     spent: list[list[tuple[float, float]]] = [[] for _ in versions]
     for _ in range(READS):
@@ -298,10 +297,10 @@ def _reading(
 
 
 def _reading_by_spark(folder: Path, mirror: str, versions: Sequence[int]) -> list[float]:
-    """Seconds that Spark takes for all rows of each, the best of some, in turns as above.
+    """Return the seconds in which Spark reads all rows of each version, the best of some.
 
-    It reads a file by one task whether rows went from it or not; the other reader divides only
-    files that lost no row.
+    One task reads a file, whether rows of it are deleted or not; the other reader splits only files
+    without deleted rows.
     """
     spark = session(PipelineSettings(str(folder), "", ()))
     spent: list[list[float]] = [[] for _ in versions]
@@ -315,12 +314,12 @@ def _reading_by_spark(folder: Path, mirror: str, versions: Sequence[int]) -> lis
 
 
 def _alone(folder: Path, work: table.Workload, mark: Checkpoint) -> tuple[float, int]:
-    """Seconds of a turn, and the most MiB that this process has ever held."""
+    """Return the seconds of a merge, and the highest MiB that this process ever used."""
     lake = Lake(folder, [work], here, mark)
     started = time.monotonic()
     lake.apply()
     seconds = time.monotonic() - started
-    # not `getrusage`: what a process held before it became this one is counted there, too
+    # not `getrusage`, which also counts the memory before the process became this one
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return seconds, int(peak.split()[1]) // 1024

@@ -1,11 +1,11 @@
-"""Makes columns whose contents are known, and measures how well personal data is found in them.
+"""Creates columns with known contents, and measures how well personal data is found in them.
 
     python -m bench.plaintext --rows 100000
 
-Values are made, of no person and no account. Each kind is planted at three rates in a column of
-notes, and in one whose values look alike. The invariant `plaintext` looks through each column as
-one slice. Precision is by row: of those that it reports, the planted ones. Only the processor's
-time of this process counts.
+Values are generated; they belong to no person and no account. Each kind is planted at three rates
+in a column of notes, and in one whose values look alike. The invariant `plaintext` scans each
+column as one slice. Precision is by row: the share of planted rows among the reported ones. Only
+the CPU time of this process counts.
 """
 
 import json
@@ -27,12 +27,12 @@ from pipeline.pii import find_rows, list_detectors
 
 WORDS = ("late", "parcel", "left", "at", "the", "door", "ring", "twice", "no", "answer", "paid")
 ROWS = 300
-RARE = 0.05  # of the rows of a column of free text
+RARE = 0.05  # share of the rows of a column of free text
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A column's values, and the kinds that they hold."""
+    """A column's values, and the kinds that they contain."""
 
     name: str
     values: list[str]
@@ -40,58 +40,58 @@ class Case:
 
 
 def digits(rng: Random, count: int) -> str:
-    """Random digits."""
+    """Return random digits."""
     return "".join(rng.choices(string.digits, k=count))
 
 
 def email(rng: Random) -> str:
-    """An e-mail address."""
+    """Return an e-mail address."""
     name = "".join(rng.choices(string.ascii_lowercase, k=rng.randint(2, 12)))
     return f"{name}.{rng.randint(1, 99)}@{rng.choice(('example.com', 'mail.example.co.uk'))}"
 
 
 def card(rng: Random) -> str:
-    """A card with a valid check digit."""
+    """Return a card number with a valid check digit."""
     start, length = rng.choice((("4", 16), ("55", 16), ("37", 15), ("6222", 19), ("6011", 16)))
     body = start + digits(rng, length - len(start) - 1)
     return body + luhn.calc_check_digit(body)
 
 
 def grouped(rng: Random) -> str:
-    """A card in groups of four digits."""
+    """Return a card number in groups of four digits."""
     number = card(rng)
     return rng.choice(" -").join(number[at : at + 4] for at in range(0, len(number), 4))
 
 
 def identity(rng: Random) -> str:
-    """A valid identity number."""
+    """Return a valid identity number."""
     born = datetime(1950, 1, 1, tzinfo=UTC) + timedelta(days=rng.randrange(20_000))
     body = f"{rng.choice(('110105', '310101', '440305'))}{born:%Y%m%d}{digits(rng, 3)}"
     return body + str(ric.calc_check_digit(body + "0"))
 
 
 def mobile(rng: Random) -> str:
-    """A mobile number without a country."""
+    """Return a mobile number without a country code."""
     return rng.choice(("138", "139", "150", "159", "186", "188", "177")) + digits(rng, 8)
 
 
 def abroad(rng: Random) -> str:
-    """A phone number with its country."""
+    """Return a phone number with its country code."""
     return f"+44 20 7946 0{digits(rng, 3)}"
 
 
 def secret(rng: Random) -> str:
-    """A key of Amazon's form."""
+    """Return a key in Amazon's form."""
     return "AKIA" + "".join(rng.choices(string.ascii_uppercase + string.digits, k=16))
 
 
 def note(rng: Random) -> str:
-    """Some words."""
+    """Return some words."""
     return " ".join(rng.choices(WORDS, k=rng.randint(2, 9)))
 
 
 def rarely(made: Callable[[Random], str]) -> Callable[[Random], str]:
-    """Free text that holds one now and then."""
+    """Return a maker of free text that sometimes contains a value."""
 
     def text(rng: Random) -> str:
         told = f", {made(rng)}, {note(rng)}" if rng.random() < RARE else ""
@@ -101,7 +101,7 @@ def rarely(made: Callable[[Random], str]) -> Callable[[Random], str]:
 
 
 def inside(made: Callable[[Random], str]) -> Callable[[Random], str]:
-    """JSON that holds one."""
+    """Return a maker of JSON that contains a value."""
     return lambda rng: json.dumps({"at": note(rng), "to": {"who": made(rng)}})
 
 
@@ -157,7 +157,7 @@ HARMLESS: dict[str, Callable[[Random], str]] = {
 
 
 def corpus(seed: int) -> list[Case]:
-    """One column of each kind."""
+    """Return one column of each kind."""
     rng = Random(seed)
     held = [
         Case(name, [made(rng) for _ in range(ROWS)], frozenset({kind}))
@@ -182,7 +182,7 @@ WIDE = ("notes", "UUIDs", "hashes", "orders of 16 digits", "instants", "links", 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How many rows hold a kind, how many are reported, and how many are both."""
+    """How many rows contain a kind, how many are reported, and how many are both."""
 
     planted: int
     reported: int
@@ -190,7 +190,7 @@ class Quality:
 
     @property
     def text(self) -> str:
-        """Recall and precision; no precision where nothing is reported."""
+        """Return recall and precision; no precision if nothing is reported."""
         precision = f"{self.right / self.reported:.2f}" if self.reported else "-"
         return f"{self.right / self.planted:.2f} / {precision}"
 
@@ -198,7 +198,7 @@ class Quality:
 def measure_quality(
     make: Callable[[Random], str], among: Callable[[Random], str], rows: int, rate: float, seed: int
 ) -> Quality:
-    """Plant what *make* makes in a share of a column's *rows*, within a note or alone."""
+    """Plant values of *make* in a share of a column's *rows*, within a note or alone; measure."""
     rng = Random(seed)
     planted = np.zeros(rows, np.bool_)
     planted[rng.sample(range(rows), max(1, round(rows * rate)))] = True

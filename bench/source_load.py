@@ -2,9 +2,9 @@
 
     python -m bench.source_load
 
-The source is the product's own, over a connection that answers at once and counts what it is sent.
-No server is needed, and nothing is timed.  A cycle is one in which both sides agree: ranges that
-differ are halved, which takes more statements.
+The source is the product's own, over a connection that answers at once and counts its statements.
+No server is needed, and nothing is timed. In a cycle both sides agree; ranges that differ are
+halved, which takes more statements.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ COLUMNS = (
 
 @dataclass(eq=False)
 class CountingConnection:
-    """A connection and cursor of PyMySQL, as far as a source uses them; all answers are known."""
+    """A connection and cursor like PyMySQL's, as far as a source uses them; answers are fixed."""
 
     sent: Counter[str] = field(default_factory=Counter)
     rows: tuple[Mapping[str, Any], ...] = ()
@@ -61,10 +61,10 @@ class CountingConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        """Rows of the last answer."""
+        """Iterate over the rows of the last answer."""
         return iter(self.rows)
 
     def get_server_info(self) -> str:
@@ -93,13 +93,13 @@ def _kind(statement: str) -> tuple[str, tuple[Mapping[str, Any], ...]]:
 
 @dataclass(frozen=True, slots=True)
 class SourceWorld:
-    """The part of a probe's world that asks the source."""
+    """The part of a probe's world that reads the source."""
 
     its: MySqlSource
     now: ClassVar[datetime] = NOW
 
     def source(self, _: str) -> MySqlSource:
-        """Return the only one."""
+        """Return the only source."""
         return self.its
 
     def mirror(self, _: Table) -> "SourceWorld":
@@ -107,11 +107,11 @@ class SourceWorld:
         return self
 
     def rows(self) -> int:
-        """All."""
+        """Return the number of rows."""
         return ROWS
 
     def landed_batch(self) -> int:
-        """Return the first."""
+        """Return the first batch."""
         return 0
 
     def clock(self) -> datetime:
@@ -121,7 +121,7 @@ class SourceWorld:
 
 @dataclass(frozen=True, slots=True)
 class ProbeLoad:
-    """What a probe sends in one cycle, by kind, and how often it runs."""
+    """The statements of a probe in one cycle, by kind, and its interval."""
 
     probe: str
     every: timedelta
@@ -129,17 +129,17 @@ class ProbeLoad:
 
     @property
     def cycle(self) -> int:
-        """Statements of one cycle."""
+        """Return the statements of one cycle."""
         return sum(self.sent.values())
 
     @property
     def day(self) -> int:
-        """Statements of a day."""
+        """Return the statements of a day."""
         return self.cycle * (DAY // self.every)
 
 
 def loads() -> Iterator[ProbeLoad]:
-    """Each probe that asks the source."""
+    """Yield the load of each probe that reads the source."""
     yield _load("max_id", MaxId.every, lambda world: world.its.max_id(SHARD, "id"))
     yield _load("range_counts", RangeCounts.every, _count_ranges)
     yield _load("schema", Schema.every, lambda world: world.its.columns(SHARD))
@@ -154,7 +154,7 @@ def _count_ranges(world: SourceWorld) -> None:
 
 
 def _count_days(world: SourceWorld) -> None:
-    """Sum the days, and read the columns again to compare them."""
+    """Sum days, and then read the columns, which the probe compares with the earlier ones."""
     probe, zone = DayCounts(("at",)), ZoneInfo("UTC")
     days = days_before(NOW, probe.days, zone)
     sum_days(TABLE, cast(World, world), DayQuestion(probe.columns, (), zone, zone), days)
@@ -166,7 +166,7 @@ def _load(probe: str, every: timedelta, cycle: Callable[[SourceWorld], object]) 
     settings = SourceSettings("shop", "127.0.0.1", 1, "", CollectorSettings("", ""), "shop")
     with patch("pymysql.connect", lambda **_: connection):
         source = MySqlSource(settings)
-        source.max_id(SHARD, "id")  # connects, which is no part of a cycle
+        source.max_id(SHARD, "id")  # the first call connects, which is not part of a cycle
         connection.sent.clear()
         cycle(SourceWorld(source))
     return ProbeLoad(probe, every, dict(connection.sent))

@@ -2,12 +2,12 @@
 
     python -m bench.tiers --rows 1000000 --read 300000
 
-Real MySQL, Debezium, Kafka, Spark and `sluice run`, as its defaults are.  A row's lag is the time
-from its commit at the source to the commit of the mirror that holds it.  In the second stretch the
-service has been away: *rows* changes of low tiers wait in their topics, and somebody asks for them,
-so that they wait for no cycle.  What the process needs to start is not counted: rows count from the
-first commit of tier 0 after it, until nothing of the backlog is left.  In the third a table of
-*read* rows of a low tier is read again.
+It runs real MySQL, Debezium, Kafka, Spark and `sluice run` with its defaults. A row's lag is the
+time from its commit at the source to the commit of the mirror that contains it. The first phase is
+tier 0 alone. In the second, the service was stopped: *rows* changes of low tiers wait in their
+topics. A job asks for them, so they do not wait for a merge interval. The start of the process is
+not counted: rows count from the first commit of tier 0 after it, until the backlog is merged. In
+the third phase, a table of *read* rows of a low tier is read again.
 """
 
 import json
@@ -39,7 +39,7 @@ PATIENCE = timedelta(minutes=20)
 HOT = "hot.orders"
 LOW = tuple(f"low.events_{number}" for number in range(4))
 AGAIN = "low.archive"
-PACE = 0.2  # seconds from row to row of tier 0
+PACE = 0.2  # seconds between two rows of tier 0
 AT_ONCE = 2_000  # rows of a statement
 WANTED = 1.5
 
@@ -58,7 +58,7 @@ class Stopwatch:
         return beside(self._write, self._watch)
 
     def lags(self, since: float, until: float) -> list[float]:
-        """Seconds of each row written from *since* to *until*; all were seen."""
+        """Return the seconds of each row written from *since* to *until*; all were seen."""
         lags = []
         for row, at in list(self.written.items()):
             if since <= at < until:
@@ -67,7 +67,7 @@ class Stopwatch:
         return lags
 
     def reached(self, row: int) -> bool:
-        """Whether *row* is in the mirror."""
+        """Tell whether *row* is in the mirror."""
         return any(top >= row for top in list(self.seen))
 
     def _write(self, ended: threading.Event) -> None:
@@ -88,7 +88,7 @@ class Stopwatch:
 
 
 def parse_top(line: str) -> int:
-    """The highest id of a file that a commit adds; 0 for any other line."""
+    """Return the highest id of a file that a commit adds; 0 for any other line."""
     stats = json.loads(line).get("add", {}).get("stats")
     return int(json.loads(stats).get("maxValues", {}).get("id", 0)) if stats else 0
 
@@ -101,7 +101,7 @@ class Stand:
     ends: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        """Name everything; nothing is started."""
+        """Define all servers; nothing is started."""
         self.servers, self.port = Servers.create(self.home), free_ports(1)[0]
         self.service = Service(self.home, whereabouts(self.servers), self.port, config=CONFIG)
 
@@ -128,7 +128,7 @@ class Stand:
         wait_until(lambda: self.service.gate(tables, cut).open, PATIENCE, "READY")
 
     def fill(self, tables: Sequence[str], rows: int) -> None:
-        """Write *rows* rows, shared by *tables*, or a few more."""
+        """Write *rows* rows, or slightly more, spread over *tables*."""
         note = "x" * 150
         with self.servers.mysql.connect(autocommit=True) as link, link.cursor() as cursor:
             for first in range(1, rows // len(tables) + 1, AT_ONCE):
@@ -145,28 +145,28 @@ class Stand:
         self.service = Service(self.home, whereabouts(self.servers), self.port, config=CONFIG)
 
     def bootstrap(self) -> None:
-        """Have a table of a low tier read again."""
+        """Request a bootstrap of a table of a low tier."""
         asked = {"tables": [AGAIN], "reason": "to see whom it delays", "who": "bench"}
         self.service.http.post("/v1/bootstraps", json=asked).raise_for_status()
 
     def caught_up(self, rows: int) -> bool:
-        """Whether *rows* changes of low tiers are merged; asks for them, as a job would."""
+        """Tell whether *rows* changes of low tiers are merged; asks for them, as a job would."""
         self.service.gate(LOW)
         return self.merged() >= rows
 
     def merged(self) -> int:
-        """Changes of low tiers that merges have read."""
+        """Return how many changes of low tiers merges have read."""
         told = self.service.merged()
         return sum(told.get(name, 0) for name in LOW)
 
     def run_backfills(self) -> dict[str, Any]:
-        """How far the bootstrap is."""
+        """Return the state of the bootstrap."""
         (one,) = self.service.http.get("/v1/bootstraps").json()
         found: dict[str, Any] = one
         return found
 
     def wrong(self) -> dict[str, str]:
-        """Tables with a row that differs from its source."""
+        """Return tables with a row that differs from its source."""
         address = Address(self.servers.mysql.host, self.servers.mysql.port)
         mirrors = {name: [name] for name in (HOT, *LOW, AGAIN)}
         found = compare(address, self.service.lake, mirrors=mirrors)
@@ -176,7 +176,7 @@ class Stand:
         self.service.stop()
 
     def _sent(self) -> tuple[str, int]:
-        """Up to where the collector has handed over."""
+        """Return the position up to which the collector has handed over."""
         (told,) = self.servers.connect.offsets("shop")
         return told["offset"]["file"], int(told["offset"]["pos"])
 
@@ -202,7 +202,7 @@ def main(*, rows: int, read: int, seconds: float, folder: Path) -> None:
 
 
 def measured(stand: Stand, rows: int, seconds: float) -> None:
-    """All stretches, one after the other, with the same rows of tier 0."""
+    """Run all phases, one after the other, with the same rows of tier 0."""
     watch = Stopwatch(stand.servers, Path(mirror_path(stand.service.lake, HOT)) / "_delta_log")
     with watch.running():
         caught_up(watch)
@@ -234,20 +234,20 @@ def measured(stand: Stand, rows: int, seconds: float) -> None:
 
 
 def caught_up(watch: Stopwatch) -> None:
-    """Wait until what is written by now is in the mirror."""
+    """Wait until everything that is written now is in the mirror."""
     row = len(watch.written) + 1
     wait_until(lambda: watch.reached(row), PATIENCE, "tier 0 merged")
 
 
 def stretch(work: Callable[[], object]) -> tuple[float, float]:
-    """When *work* began and ended."""
+    """Return the start and end of *work*."""
     began = time.monotonic()
     work()
     return began, time.monotonic()
 
 
 def p95(lags: Sequence[float]) -> float:
-    """The 95th percentile; at least two are needed."""
+    """Return the 95th percentile; at least two values are needed."""
     return statistics.quantiles(lags, n=20)[-1]
 
 

@@ -3,8 +3,9 @@
     python -m bench.watch --tables 1 --tables 5000
 
 The parts are those of `sluice run`, over a store that is a real file; lake, collectors and sources
-answer at once (`bench/kit/service.py`).  Each number of tables has a process of its own.  Seconds
-are of CPU, but for those of a gate's decision and of a pause, which somebody waits for.
+answer at once (`bench/kit/service.py`). Each number of tables is measured in a separate process.
+Seconds are CPU seconds. A gate decision and a pause are in wall-clock seconds, because callers wait
+for them.
 """
 
 import gc
@@ -33,17 +34,17 @@ from monitor.runtime import configure_logging, prefer_answers
 from monitor.web.server import HttpServer
 
 ROUNDS = 3
-CHANGED = 0.1  # of the tables, in a round
-TOUCHED = 10  # partitions of a batch whose mark is measured
+CHANGED = 0.1  # share of the tables, in a round
+TOUCHED = 10  # partitions of a batch whose checkpoint is measured
 WAITING = 200  # callers at the gate
-ASKED = 300  # decisions that are timed meanwhile
-PACE = 5.0  # seconds from round to round
+ASKED = 300  # timed decisions at the same time
+PACE = 5.0  # seconds between two rounds
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one number of tables cost; sizes in bytes, ``rest`` and ``busy`` are rounds."""
+    """The costs of one number of tables; sizes in bytes, ``rest`` and ``busy`` are rounds."""
 
     tables: int
     start: float
@@ -60,7 +61,7 @@ class Figures:
     end: month.Lived | None
 
     def figure(self, name: str) -> float | None:
-        """One of them, or of those of the store after the days; None if it lived through none."""
+        """Return a figure, or one of the store after the days; None if it ran no days."""
         at = self if hasattr(self, name) else self.end
         return None if at is None else float(getattr(at, name))
 
@@ -104,7 +105,7 @@ def main(*, sizes: Sequence[int], days: int, folder: Path) -> None:
 
 
 def told(found: Sequence[Figures]) -> Iterator[str]:
-    """A line for each figure: at each number of tables, and by how much it grows with one more."""
+    """Yield a line for each figure: its value at each number of tables, and its growth."""
     for name, (title, text) in COLUMNS.items():
         values = [one.figure(name) for one in found]
         if any(value is None for value in values):
@@ -117,7 +118,7 @@ def told(found: Sequence[Figures]) -> Iterator[str]:
 
 
 def slope(found: Sequence[Figures], name: str) -> str:
-    """What 1,000 tables more add, from the smallest number measured to the largest."""
+    """Return the increase per 1,000 tables, from the smallest number measured to the largest."""
     least, most = min(found, key=lambda one: one.tables), max(found, key=lambda one: one.tables)
     if least.tables == most.tables:
         return ""
@@ -128,14 +129,14 @@ def slope(found: Sequence[Figures], name: str) -> str:
 
 
 def measure(folder: Path, size: int, days: int) -> Figures:
-    """All figures of one number of tables, by this process."""
+    """Measure all figures of one number of tables, in this process."""
     configure_logging(json=True, level="CRITICAL")
     prefer_answers()
     service = Service(folder, size)
     with service.life():
         service.settle()
     started = time.process_time()
-    with service.life() as app:  # it remembers what the life before has written
+    with service.life() as app:  # it remembers what the previous run has stored
         service.round()
         app.cycle.watch()
         start = time.process_time() - started
@@ -178,7 +179,7 @@ def _rounds(service: Service, app: App, changed: Sequence[str]) -> Iterator[floa
 
 
 def _served(app: App, path: str) -> tuple[float, int]:
-    """CPU and bytes of one answer over HTTP."""
+    """Return CPU and bytes of one answer over HTTP."""
     with _serving(app) as port:
         started = time.process_time()
         connection = http.client.HTTPConnection("127.0.0.1", port)
@@ -189,7 +190,7 @@ def _served(app: App, path: str) -> tuple[float, int]:
 
 
 def _gate(service: Service, app: App) -> tuple[float, float]:
-    """The p95 of a decision while others wait and rounds turn, and the CPU of those who wait."""
+    """Return the p95 of a decision while callers wait and rounds run, and the callers' CPU."""
     service.clock.flows()
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
@@ -208,7 +209,7 @@ def _gate(service: Service, app: App) -> tuple[float, float]:
                 service.round()
                 app.cycle.watch()
             spent = here.recv()
-            app.stopping.set()  # whoever still waits is answered
+            app.stopping.set()  # remaining callers get an answer
             child.join()
     finally:
         app.stopping.clear()
@@ -217,7 +218,7 @@ def _gate(service: Service, app: App) -> tuple[float, float]:
 
 
 def _callers(port: int, tables: Sequence[str], parent: Connection) -> None:
-    """Wait at the gate as many, and ask as one more; give the seconds of each answer."""
+    """Wait at the gate with many callers, and ask with one more; send each answer's seconds."""
     waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(WAITING)]
     for number, one in enumerate(waiting):
         one.sendall(_request(tables[number % len(tables)], "&wait=290").encode())

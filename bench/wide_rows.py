@@ -2,10 +2,10 @@
 
     python -m bench.wide_rows --narrow 100000 --wide 7000 --nice 0 --nice 5
 
-Messages are made first, in the batches that landing reads (10,000 rows or 32 MiB).  The task then
-decodes, shapes, sorts and writes them, as in a Spark worker, in this process: no broker, no JVM.
-``--nice`` lowers its priority first, as that of Spark's workers is where a table has tier 0; give
-them rising, for a process does not get its priority back.
+Messages are created first, in the batches that landing reads (10,000 rows or 32 MiB). The task then
+decodes, shapes, sorts and writes them in this process, as a Spark worker does: no broker, no JVM.
+``--nice`` lowers its priority first, as Spark's workers do if a table has tier 0. Pass the values
+in ascending order, because a process cannot raise its priority again.
 """
 
 import os
@@ -77,7 +77,7 @@ def _task(home: str) -> LandingTask:
     came = SourceContext(
         "s", "sluice.heartbeat", 1, find_epoch_bounds("s", read, {}, {}), Ordering.LOG
     )
-    with KafkaTransport("127.0.0.1:1") as transport:  # nothing is dialled
+    with KafkaTransport("127.0.0.1:1") as transport:  # no server is contacted
         reader = transport.reader(ranges)
     intakes = (TaskSource(came, DebeziumJson(), ranges),)
     stamp = Stamp("main", 0, now)
@@ -85,7 +85,7 @@ def _task(home: str) -> LandingTask:
 
 
 def _messages(narrow: int, wide: int) -> Iterator[Message]:
-    """Both kinds mixed, as two topics are that are read together."""
+    """Yield both kinds mixed, as when two topics are read together."""
     every = max(1, narrow // wide) if narrow and wide else 1
     left = iter(range(wide))
     for number in range(narrow):
@@ -107,7 +107,7 @@ def _message(table: str, number: int, row: Callable[[int], Row]) -> Message:
 
 
 def _narrow_row(number: int) -> Row:
-    """As sysbench makes them."""
+    """Return a row as sysbench makes it."""
     digits = f"{number:011}-"
     return {"id": number, "k": number * 7 % 100_000, "c": digits * 10, "pad": digits * 5}
 

@@ -1,6 +1,6 @@
 """`python -m demo`: start and stop real servers in a folder.
 
-A further verb is a click command of its own file, added to `main` below.
+Each further verb is a click command in its own file, added to `main` below.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What goes on in threads of its own for as long as a block does: a load, a watch, a service."""
+"""Runs work in its own threads while a block runs: a load, a watch, a service."""
 
 import _thread
 import threading
@@ -7,26 +7,26 @@ from contextlib import contextmanager
 
 
 class Aside:
-    """*work* in a thread of its own, from now on.
+    """Runs *work* in a new thread, at once.
 
-    Ctrl-C may strike while it is waited for, and then nothing stays locked: a lock written in C is
-    taken and left whole, which those of `threading` and of executors are not.
+    If Ctrl-C interrupts a wait, nothing stays locked: a lock written in C is acquired and released
+    atomically, unlike those of `threading` and of executors.
     """
 
     def __init__(self, work: Callable[[], object]) -> None:
-        """Begin."""
+        """Start the thread."""
         self._failed: BaseException | None = None
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
         _thread.start_new_thread(self._run, (work,))
 
     def wait(self) -> None:
-        """Return when it has ended, however it ended."""
+        """Return when the work has ended, also after an error."""
         with self._ended:
             pass
 
     def result(self) -> None:
-        """Return when it has ended, and raise what it raised."""
+        """Return when the work has ended; raise its error."""
         self.wait()
         if self._failed is not None:
             raise self._failed
@@ -42,7 +42,7 @@ class Aside:
 
 @contextmanager
 def beside(*works: Callable[[threading.Event], object]) -> Iterator[None]:
-    """Run all of *works* meanwhile; each returns once the event that it is given is set."""
+    """Run all of *works* during the block; each must return once its event is set."""
     ended = threading.Event()
     threads = [threading.Thread(target=one, args=(ended,)) for one in works]
     for thread in threads:

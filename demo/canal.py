@@ -1,11 +1,11 @@
-"""Sends the log of a real MySQL into topics as canal or Ctrip's collector does, silently.
+"""Sends the log of a real MySQL into topics as canal or Ctrip's collector does, without output.
 
-A stand-in for tests, where canal itself is not run: `python -m demo.canal SETTINGS.json`.  Like
-canal it takes a transaction from the log, sends all of it, waits until all is acknowledged, and
-then takes the next; it remembers where it is a few times a second at most, so what it sent since is
-sent again after a kill.  Where another server answers, its place is in no log of that one: it goes
-back by the clock, and sends a minute of it again.  What it cannot send ends it.  It knows plain
-types only.
+A stand-in for tests that do not run canal itself: `python -m demo.canal SETTINGS.json`. Like canal,
+it reads a transaction from the log, sends all of it, waits until all is acknowledged, and then
+reads the next. It stores its position at most twice a second, so after a kill it sends later
+changes again. If another server answers, the stored position means nothing there: it then starts a
+minute before the time of the last sent change. It stops at a change that it cannot send. It
+supports plain types only.
 """
 
 import json
@@ -25,21 +25,21 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import QueryEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-REMEMBER = 0.5  # seconds between two times that the place is written down
-BACK = 60  # seconds that it goes back by the clock where its place means nothing
+REMEMBER = 0.5  # seconds between two writes of the position
+BACK = 60  # seconds before the last sent change, if the position is of another server
 EVENTS = (QueryEvent, XidEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent)
 KINDS = {WriteRowsEvent: "INSERT", UpdateRowsEvent: "UPDATE", DeleteRowsEvent: "DELETE"}
 QUIET = ("BEGIN", "COMMIT", "SAVEPOINT", "ROLLBACK", "XA")
-START = 4  # where the first event of a log stands
-SEQUENCES = 10**6  # numbers within a moment of a SimpleBinlog's offset
+START = 4  # position of the first event of a log
+SEQUENCES = 10**6  # highest count of messages within a millisecond of a SimpleBinlog's offset
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedLog:
-    """Which server's log is sent where, and how; ``place`` is the file that remembers how far.
+    """Source, target and format of a collected log; ``place`` is the file with the position.
 
-    ``databases`` are sent, and no others.  ``server_id`` is that of a replica, and no other's.
+    Only ``databases`` are sent. ``server_id`` is a replica's id that nothing else uses.
     """
 
     port: int
@@ -56,9 +56,10 @@ class CollectedLog:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """All before it has been sent; ``moment`` and ``count`` are those of the last message.
+    """A position before which all was sent; ``moment`` and ``count`` are those of the last message.
 
-    It is one of ``server``'s, whose clock showed ``at``, in seconds, when the last was logged.
+    It belongs to ``server``, whose clock showed ``at``, in seconds, when the last change was
+    logged.
     """
 
     log: str
@@ -79,7 +80,7 @@ class TableTypes:
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """What one event says of one table: its kind, and rows before and after, or a statement."""
+    """The table changes of one event: kind, and rows before and after, or a statement."""
 
     kind: str
     database: str
@@ -91,19 +92,19 @@ class LoggedChange:
 
 @dataclass(eq=False)
 class Catalogue:
-    """Tables as they are now; asked again after each statement."""
+    """Types of tables as they are now; read again after each statement."""
 
     log: CollectedLog
     _known: dict[tuple[str, str], TableTypes] = field(default_factory=dict)
 
     def of(self, database: str, table: str) -> TableTypes:
-        """Of one table."""
+        """Return the types of one table."""
         if (database, table) not in self._known:
             self._known[database, table] = self._asked(database, table)
         return self._known[database, table]
 
     def forget(self) -> None:
-        """A statement came."""
+        """Forget all types, because a statement may have changed them."""
         self._known.clear()
 
     def _asked(self, database: str, table: str) -> TableTypes:
@@ -121,23 +122,23 @@ class Catalogue:
 
 @dataclass(eq=False)
 class Sending:
-    """One producer, with one request in flight, that waits for all copies."""
+    """A producer with one request in flight that waits for all replicas."""
 
     log: CollectedLog
     producer: Producer = field(init=False)
     failed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Nothing is sent yet."""
+        """Create the producer; nothing is sent yet."""
         settings = {"bootstrap.servers": self.log.kafka, "acks": "all", "linger.ms": 1}
         settings |= {"max.in.flight.requests.per.connection": 1, "log_level": 0}
         self.producer = Producer(settings)
 
     def send(self, messages: Sequence[tuple[bytes | None, bytes]]) -> None:
-        """Send them, and wait until all have arrived.
+        """Send *messages*, and wait until all have arrived.
 
         Raises:
-            RuntimeError: one did not.
+            RuntimeError: a message did not arrive.
         """
         for key, value in messages:
             self.producer.produce(self.log.topic, value, key, on_delivery=self._told)
@@ -152,7 +153,7 @@ class Sending:
 
 @dataclass(eq=False)
 class LogSender:
-    """Reads on where the place says, and sends transaction after transaction."""
+    """Continues at the stored position, and sends transaction after transaction."""
 
     log: CollectedLog
     place: Place
@@ -165,7 +166,7 @@ class LogSender:
         self.catalogue, self.sending = Catalogue(self.log), Sending(self.log)
 
     def run(self) -> None:
-        """Send until somebody ends it."""
+        """Send until the process is ended."""
         stream = BinLogStreamReader(
             connection_settings=connection(self.log),
             server_id=self.log.server_id,
@@ -210,7 +211,7 @@ class LogSender:
                 yield key, json.dumps(told, ensure_ascii=False).encode()
 
     def _next(self, at: int) -> int:
-        """A moment of the log, never one before the last, and a count within it."""
+        """Return the offset of a message: a time that never decreases, and a count within it."""
         moment, count = self.place.moment, self.place.count
         moment, count = (moment, count + 1) if at <= moment else (at, 0)
         self.place = replace(self.place, moment=moment, count=count)
@@ -227,7 +228,7 @@ class LogSender:
 
 
 def flat(change: LoggedChange, table: TableTypes | None, number: int) -> dict[str, Any]:
-    """A flat message of canal's."""
+    """Return a change as a flat message of canal."""
     told: dict[str, Any] = {"database": change.database, "table": change.table, "type": change.kind}
     told |= {"es": change.at, "ts": change.at, "id": number, "isDdl": table is None}
     if table is None:
@@ -250,7 +251,7 @@ def flat(change: LoggedChange, table: TableTypes | None, number: int) -> dict[st
 def simple(
     change: LoggedChange, before: Row | None, after: Row | None, offset: int
 ) -> dict[str, Any]:
-    """A message of SimpleBinlog."""
+    """Return a row change as a message of SimpleBinlog."""
     content = before if after is None else after
     return {
         "binlogOffset": offset,
@@ -265,7 +266,7 @@ def simple(
 
 
 def text(value: Any) -> str | None:
-    """A value as the server writes it."""
+    """Return a value as the server writes it."""
     if value is None:
         return None
     if isinstance(value, datetime):
@@ -278,14 +279,15 @@ def text(value: Any) -> str | None:
 
 
 def connection(log: CollectedLog) -> dict[str, Any]:
-    """How its server is reached."""
+    """Return the settings of a connection to the server."""
     return {"host": log.host, "port": log.port, "user": log.user, "password": log.password}
 
 
 def beginning(log: CollectedLog) -> Place:
-    """The place that was remembered; where the log ends now, if none was, as canal does.
+    """Return the stored position; without one, the current end of the log, as canal does.
 
-    On another server than that of the place the first log's beginning, and a time to skip to.
+    For another server than the stored one, it is the beginning of its first log, with a time before
+    which changes are skipped.
     """
     path = Path(log.place)
     known = Place(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
@@ -302,7 +304,7 @@ def beginning(log: CollectedLog) -> Place:
 
 
 def _asked(log: CollectedLog, statement: str) -> tuple[Any, ...]:
-    """The first row of the answer."""
+    """Return the first row of the answer."""
     link = pymysql.connect(**connection(log))
     with link, link.cursor() as cursor:
         cursor.execute(statement)
@@ -321,9 +323,9 @@ def _quiet(sql: str | bytes) -> bool:
 
 
 def named(sql: str, database: str) -> tuple[str, str]:
-    """Database and table that a plain statement is about, as good as its words tell.
+    """Return database and table of a plain statement, judged by its words.
 
-    *database* is that of the session, which a statement may do without.
+    *database* is that of the session, for a statement that names none.
     """
     words = sql.replace("`", "").replace("(", " ").replace(";", " ").split()
     upper = [word.upper() for word in words]

@@ -1,7 +1,7 @@
-"""Wrong clocks: that of a server, by `libfaketime`, and that of the service.
+"""Makes clocks wrong: that of a server, with `libfaketime`, and that of the service.
 
-Each is wrong by as many seconds as a file says, and can be set while the program runs. No clock of
-the machine is touched.
+A file contains the error in seconds, which can change while the program runs. The clock of the
+machine stays as it is.
 """
 
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 SERVICE_FILE = "clock"
-"""Beside the store, for `demo.wrong_clock`."""
+"""Name of the file beside the store that `demo.wrong_clock` reads."""
 LIBRARY = "libfaketimeMT.so.1"
 LIBRARY_FOLDERS = ("lib", "lib64", "local/lib")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerClock:
-    """The clock of a server that is started with ``environment``; ``file`` says how wrong it is.
+    """The clock of a server started with ``environment``; ``file`` contains its error in seconds.
 
     A clock that counts from the server's start stays right, as it does on a machine whose time is
     set. Measured with libfaketime 0.9.10, MySQL 8.0 and Postgres 15.
@@ -28,7 +28,7 @@ class ServerClock:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the server needs in its environment."""
+        """Return the environment that the server needs."""
         return {
             "LD_PRELOAD": str(self.library),
             "FAKETIME_TIMESTAMP_FILE": str(self.file),
@@ -37,12 +37,12 @@ class ServerClock:
         }
 
     def set_wrong(self, seconds: float) -> None:
-        """Let it be wrong by *seconds*, within a second from now."""
+        """Make it wrong by *seconds*, within a second from now."""
         _replace(self.file, f"{seconds:+.0f}\n")
 
 
 def find_library(root: Path = Path("/usr")) -> Path | None:
-    """Where `libfaketime` is installed below *root*; None if it is not."""
+    """Return where `libfaketime` is installed below *root*; None if it is not."""
     for folder in LIBRARY_FOLDERS:
         for pattern in (f"faketime/{LIBRARY}", f"*/faketime/{LIBRARY}"):
             for found in sorted((root / folder).glob(pattern)):
@@ -51,12 +51,12 @@ def find_library(root: Path = Path("/usr")) -> Path | None:
 
 
 def set_service_clock(home: Path, seconds: float) -> None:
-    """Let the clock of the service whose store is in *home* be wrong by *seconds* from now on."""
+    """Make the clock of the service whose store is in *home* wrong by *seconds* from now on."""
     _replace(home / SERVICE_FILE, str(seconds))
 
 
 def read_service_clock(file: Path) -> datetime:
-    """What the clock shows that *file* makes wrong."""
+    """Return the time of the clock that *file* makes wrong."""
     try:
         seconds = float(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def read_service_clock(file: Path) -> datetime:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write it so that no reader sees half of it."""
+    """Write atomically, so that no reader sees half of it."""
     new = file.with_name(f"{file.name}.new")
     new.write_text(text, encoding="utf-8")
     new.replace(file)

@@ -1,7 +1,7 @@
-"""A real Kafka Connect, standalone, with Debezium; any other is driven through the same interface.
+"""Runs a real Kafka Connect, standalone, with Debezium; remote workers have the same interface.
 
-Standalone forgets its connectors when it ends, but not their offsets: what was registered is kept
-here, and registered again by `start`.
+A standalone worker loses its connectors when it ends, but not their offsets. So registrations are
+kept here, and `start` registers them again.
 """
 
 import json
@@ -27,14 +27,14 @@ from pipeline.settings import without_login
 
 START = timedelta(minutes=4)
 RUNNING = timedelta(minutes=4)
-STALE = timedelta(seconds=30)  # for which a failure of before may still be told
-ANSWER = 120.0  # seconds; a connector's class is loaded before it is answered for
-BALANCED = timedelta(minutes=1)  # for which workers of a cluster may refuse while they rebalance
+STALE = timedelta(seconds=30)  # how long an earlier failure may still be reported
+ANSWER = 120.0  # seconds; Connect loads a connector's class before it answers
+BALANCED = timedelta(minutes=1)  # how long a cluster may refuse requests while it rebalances
 PROVIDERS = "org.apache.kafka.common.config.provider"
 
 
 class ConnectClient(ABC):
-    """Connectors of a worker, or of a cluster of them, through the REST interface."""
+    """Connectors of a worker, or of a cluster of workers, through the REST interface."""
 
     @property
     @abstractmethod
@@ -51,7 +51,7 @@ class ConnectClient(ABC):
         return {plugin["class"] for plugin in self._ask("GET", "/connector-plugins")}
 
     def faults(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
-        """Settings that a connector *name* could not run with, and why; nothing is registered."""
+        """Return setting -> why a connector *name* could not run with it; nothing is registered."""
         plugin = config["connector.class"]
         path = f"/connector-plugins/{plugin}/config/validate"
         answer = self._ask("PUT", path, {**config, "name": name})
@@ -62,17 +62,17 @@ class ConnectClient(ABC):
         """Create or change a connector; returns when its task runs.
 
         Raises:
-            UnreachableError: if Connect refuses it, or its task fails, with the reason.
+            UnreachableError: Connect refuses it, or its task fails; with the reason.
         """
         before = self._failures(name)
         self.configure(name, config)
         self._wait_for(name, before)
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Create or change a connector; one that was halted stays so.
+        """Create or change a connector; a halted one stays halted.
 
         Raises:
-            UnreachableError: if Connect refuses it, with the reason.
+            UnreachableError: Connect refuses it; with the reason.
         """
         self._ask("PUT", f"/connectors/{name}/config", dict(config))
 
@@ -81,7 +81,7 @@ class ConnectClient(ABC):
         self._ask("DELETE", f"/connectors/{name}")
 
     def revive(self, name: str) -> None:
-        """Start again what failed of a connector, as an operator would; returns when it runs."""
+        """Restart what failed of a connector, as an operator would; returns when it runs."""
         before = self._failures(name)
         self._ask("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
         self._wait_for(name, before)
@@ -95,7 +95,7 @@ class ConnectClient(ABC):
         self._ask("PUT", f"/connectors/{name}/resume")
 
     def halt(self, name: str) -> None:
-        """End the task; only then may its offsets be changed."""
+        """End the task; its offsets can be changed only then."""
         self._ask("PUT", f"/connectors/{name}/stop")
         stopped = "STOPPED"
         processes.wait_until(
@@ -103,7 +103,7 @@ class ConnectClient(ABC):
         )
 
     def status(self, name: str) -> dict[str, Any]:
-        """What Connect says about a connector and its tasks."""
+        """Return what Connect reports about a connector and its tasks."""
         answer: dict[str, Any] = self._ask("GET", f"/connectors/{name}/status")
         return answer
 
@@ -113,23 +113,23 @@ class ConnectClient(ABC):
         return answer
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
-        """Acknowledged positions: `{"partition": {...}, "offset": {...}}` each; lags by a flush."""
+        """Return acknowledged positions: `{"partition": {...}, "offset": {...}}` each."""
         answer: list[dict[str, Any]] = self._ask("GET", f"/connectors/{name}/offsets")["offsets"]
         return answer
 
     def forget_offsets(self, name: str) -> None:
-        """Let a halted connector begin as if it had never run."""
+        """Reset a halted connector to the state before its first run."""
         self._ask("DELETE", f"/connectors/{name}/offsets")
 
     def move_offset(self, name: str, file: str, pos: int, gtids: str = "") -> None:
-        """Let a halted connector of a MySQL go on from another position of the log."""
+        """Move a halted connector of a MySQL to another position of the log."""
         (known,) = self.offsets(name)
         kept = {n: one for n, one in known["offset"].items() if n in ("ts_sec", "server_id")}
         more = {"gtids": gtids} if gtids else {}
         self._store(name, known["partition"], {**kept, "file": file, "pos": pos, **more})
 
     def change_offset(self, name: str, changed: Mapping[str, Any]) -> None:
-        """Let a halted connector find *changed* in its one stored offset."""
+        """Change the one stored offset of a halted connector."""
         (known,) = self.offsets(name)
         self._store(name, known["partition"], {**known["offset"], **changed})
 
@@ -138,7 +138,7 @@ class ConnectClient(ABC):
         self._ask("PATCH", f"/connectors/{name}/offsets", stored)
 
     def _wait_for(self, name: str, before: Collection[str]) -> None:
-        """Return when all its tasks run; failures of *before* may be reported for a while."""
+        """Return when all its tasks run; failures of *before* may still be reported for a while."""
         stale = time.monotonic() + STALE.total_seconds()
         processes.wait_until(
             lambda: self._runs(name, before if time.monotonic() < stale else ()),
@@ -147,7 +147,7 @@ class ConnectClient(ABC):
         )
 
     def _runs(self, name: str, before: Collection[str]) -> bool:
-        """Whether all its tasks run without failures that are not in *before*."""
+        """Tell whether all its tasks run without failures that are not in *before*."""
         answer = self._answer("GET", f"/connectors/{name}/status")
         if answer.status_code == httpx.codes.NOT_FOUND:  # no worker of the cluster has it yet
             return False
@@ -159,7 +159,7 @@ class ConnectClient(ABC):
         return bool(tasks) and all(task["state"] == "RUNNING" for task in tasks)
 
     def _failures(self, name: str) -> set[str]:
-        """Why tasks have failed; none of a connector that is not there yet."""
+        """Return why tasks have failed; empty for a connector that does not exist yet."""
         with suppress(UnreachableError):
             return _traces(self.status(name)["tasks"])
         return set()
@@ -171,7 +171,7 @@ class ConnectClient(ABC):
             raise UnreachableError(msg)
         try:
             return answer.json() if answer.content else None
-        except ValueError as error:  # such as a proxy's page
+        except ValueError as error:  # such as the page of a proxy
             msg = f"Connect answers {method} {path} with no JSON: {answer.text[:200]!r}"
             raise UnreachableError(msg) from error
 
@@ -190,21 +190,21 @@ class ConnectClient(ABC):
 
 @dataclass(frozen=True, slots=True)
 class RemoteConnect(ConnectClient):
-    """Workers that somebody else runs; ``address`` may hold a login."""
+    """Workers that others run; ``address`` may contain a login."""
 
     address: str = field(repr=False)
 
     @property
     def url(self) -> str:
-        """As it was given."""
+        """Return the address as it was given."""
         return self.address.rstrip("/")
 
 
 @dataclass(eq=False)
 class Connect(ConnectClient):
-    """One worker; connectors and their offsets lie in its folder.
+    """One worker; its folder contains its connectors and their offsets.
 
-    ``beside`` names folders of jars with connectors that are no plugins, as MirrorMaker's.
+    ``beside`` names folders of jars with connectors that are no plugins, such as MirrorMaker's.
     """
 
     home: Path
@@ -215,7 +215,7 @@ class Connect(ConnectClient):
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the process; nothing is started or written."""
+        """Define the process; nothing is started or written."""
         self.home = self.home.resolve()
         self.daemon = Daemon("connect", self.home / "connect.log", self.leashed)
 
@@ -241,8 +241,9 @@ class Connect(ConnectClient):
     def kill(self) -> None:
         """`kill -9`; what was not flushed is sent again after a restart.
 
-        Not while it writes its file of offsets: a standalone worker empties that first, and then
-        begins with a snapshot.  Workers of a cluster keep offsets in a topic, and cannot lose them.
+        The kill waits while the worker writes its file of offsets: a standalone worker empties that
+        file first, and would then begin with a snapshot. Workers of a cluster keep offsets in a
+        topic, and cannot lose them.
         """
         if self.daemon.running and self.daemon.process is not None:
             worker = self.daemon.process
@@ -265,11 +266,11 @@ class Connect(ConnectClient):
         self._remember({k: v for k, v in self._registered().items() if k != name})
 
     def _stands_still(self, worker: Process) -> bool:
-        """Hold the *worker*; it goes on if it was just writing its offsets."""
+        """Pause *worker*; return False, and let it continue, if it was writing its offsets."""
         worker.hold()
         try:
             open_files = [file.readlink() for file in Path(f"/proc/{worker.pid}/fd").iterdir()]
-        except FileNotFoundError:  # it has ended meanwhile
+        except FileNotFoundError:  # the process has ended meanwhile
             return True
         if self.home / "offsets" not in open_files:
             return True
@@ -310,7 +311,7 @@ class Connect(ConnectClient):
             "offset.flush.interval.ms": "1000",
             "plugin.path": ",".join(str(folder) for folder in unpack.plugins()),
             "plugin.discovery": "service_load",
-            "config.providers": "file",  # passwords are references: ${file:PATH:KEY}
+            "config.providers": "file",  # so that passwords can be references: ${file:PATH:KEY}
             "config.providers.file.class": f"{PROVIDERS}.FileConfigProvider",
             "listeners": self.url,
             "connector.client.config.override.policy": "All",

@@ -1,4 +1,4 @@
-"""One server: a command that is started, is ready at some point, and can be ended in two ways."""
+"""Starts a server, waits until it is ready, and ends it gracefully or by a kill."""
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +13,9 @@ from pipeline.errors import UnreachableError
 
 @dataclass(eq=False)
 class Daemon:
-    """A server's process and its log; the data is the server's own business.
+    """A server's process and its log; its data is not handled here.
 
-    ``asked`` is the signal by which it is asked to end.
+    ``asked`` is the signal that asks it to end.
     """
 
     name: str
@@ -27,14 +27,14 @@ class Daemon:
 
     @property
     def running(self) -> bool:
-        """Whether its process is there; says nothing about being ready."""
+        """Tell whether its process exists; it may not be ready."""
         return self.process is not None and self.process.alive
 
     def start(self, command: Sequence[str], ready: Callable[[], bool], within: timedelta) -> None:
         """Start *command* and wait until it is *ready*.
 
         Raises:
-            UnreachableError: if it ends first, or is not ready in time; with the end of its log.
+            UnreachableError: it ends first, or is not ready in time; with the end of its log.
         """
         self.process = processes.start(
             command, log=self.log, leashed=self.leashed, environment=self.environment
@@ -53,7 +53,7 @@ class Daemon:
         """Run *command* to its end.
 
         Raises:
-            UnreachableError: if it does not end in time.
+            UnreachableError: it does not end in time.
         """
         self.process = processes.start(command, log=self.log)
         try:
@@ -66,7 +66,7 @@ class Daemon:
         return self.running and self.process is not None and self.process.stop(asked=self.asked)
 
     def kill(self) -> None:
-        """End it as a power cut would; nothing happens if it does not run."""
+        """End it like a power cut; does nothing if it does not run."""
         if self.process is not None:
             self.process.kill()
 

@@ -44,7 +44,7 @@ POSTGRES_LOSSLESS: Mapping[str, str] = {
     "include.unknown.datatypes": "true",  # its default leaves such columns out
     "interval.handling.mode": "string",  # its default takes a month for 30.4 days
     "hstore.handling.mode": "json",
-    "status.update.interval.ms": "1000",  # its default lets the server keep 10 s of log more
+    "status.update.interval.ms": "1000",  # its default makes the server keep 10 s more of the log
 }
 
 
@@ -63,11 +63,11 @@ class Listening(Protocol):
 
 
 class Replicating(Listening, Protocol):
-    """A MySQL, whose readers have ids of their own."""
+    """A MySQL with its own server id; its readers have other ids."""
 
     @property
     def server_id(self) -> int:
-        """Its own id."""
+        """Return its own id."""
         ...
 
 
@@ -82,10 +82,10 @@ def mysql_connector(
     envelope: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Config of a connector that reads *mysql*, for `Connect.register`.
+    """Return the config of a connector that reads *mysql*, for `Connect.register`.
 
-    *databases* and *tables* (`database.table`) are regular expressions, everything if empty.
-    With *envelope*, each message carries its schema.  *settings* are added to, or replace, these.
+    *databases* and *tables* (`database.table`) are regular expressions; empty means all. With
+    *envelope*, each message contains its schema. *settings* are added to, or replace, these.
     """
     included = {
         "database.include.list": ",".join(databases),
@@ -116,11 +116,11 @@ def postgres_connector(
     partitions: int = 1,
     settings: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Config of a connector that reads *database* of *postgres*, for `Connect.register`.
+    """Return the config of a connector that reads *database* of *postgres*, for `Connect.register`.
 
-    *tables* (`schema.table`) are regular expressions, everything if empty.  The publication has to
-    be there; the slot, named as the *prefix*, is made.  Each message carries its schema.
-    *settings* are added to, or replace, these.
+    *tables* (`schema.table`) are regular expressions; empty means all. The publication must exist;
+    the slot, named as the *prefix*, is created. Each message contains its schema. *settings* are
+    added to, or replace, these.
     """
     return {
         **POSTGRES_LOSSLESS,

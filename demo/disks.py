@@ -1,6 +1,6 @@
-"""Small file systems for the lake and the store of a service, whose room is taken and given back.
+"""Mounts small file systems for the lake and the store of a service, whose free space can be taken.
 
-They are `tmpfs`, so what is on them is in memory. To mount one takes root.
+They are `tmpfs`, so their content is in memory. Mounting one needs root.
 """
 
 import shutil
@@ -21,9 +21,9 @@ SAID = {"lake": b"No space left on device", "store": b"disk is full"}
 
 @contextmanager
 def small_disks(home: Path, room: str = ROOM) -> Iterator[None]:
-    """A file system for the lake of *home*, and one for the store; what is on them stays.
+    """Mount a file system for the lake of *home*, and one for the store; their content is kept.
 
-    *room* is the size of each, as `mount` reads it.
+    *room* is the size of each, in the form of `mount`.
     """
     places = [home / name for name in SAID]
     try:
@@ -47,32 +47,32 @@ class SmallDisk:
 
     @property
     def place(self) -> Path:
-        """Where it is mounted."""
+        """Return where it is mounted."""
         return self.home / self.name
 
     def take_room(self, within: timedelta) -> None:
-        """Make it as small as what is on it.
+        """Shrink it to the size of its content.
 
         Raises:
-            UnreachableError: if what is on it grows faster than that, all the time.
+            UnreachableError: the content keeps growing faster than that.
         """
         wait_until(self._is_shrunk, within, f"a {self.name} that is as large as what it holds")
 
     def give_room(self) -> None:
-        """Make it as large as it was."""
+        """Restore its size."""
         _mount("remount,size=" + self.room, self.place)
 
     def _is_shrunk(self) -> bool:
-        """Files that are removed later make room again; some writes do come through."""
+        """Shrink it; writes may still succeed where files are removed later."""
         used = shutil.disk_usage(self.place).used
-        with suppress(subprocess.CalledProcessError):  # there was more by then
+        with suppress(subprocess.CalledProcessError):  # the content has grown since
             _mount(f"remount,size={used}", self.place)
             return True
         return False
 
 
 def mount_trouble(home: Path) -> str:
-    """Why no file system can be mounted in *home*; empty if one can."""
+    """Return why no file system can be mounted in *home*; empty if one can."""
     place = home / "tried"
     place.mkdir()
     try:
@@ -89,7 +89,7 @@ def mount_trouble(home: Path) -> str:
 
 
 def end_mounts(home: Path) -> None:
-    """Unmount the disks that a killed process left in *home*; what was on them is gone."""
+    """Unmount the disks that a killed process left in *home*; their content is lost."""
     for place in (home / name for name in SAID):
         if place.is_mount():
             subprocess.run(["umount", str(place)], check=True)  # noqa: S607
@@ -101,7 +101,7 @@ def _mount(options: str, at: Path) -> None:
 
 
 def _keep(place: Path) -> None:
-    """Put what is on the disk where it was mounted."""
+    """Keep the content of the disk in the folder where it was mounted."""
     if not place.is_mount():
         return
     aside = place.with_name(f"{place.name}.kept")

@@ -1,7 +1,7 @@
-"""The command that runs a class of a folder of jars, small and quick enough for two cores.
+"""Builds the command that runs a class of a folder of jars, small and fast enough for two cores.
 
-A server spends most of its start on loading classes.  The first that ends without a kill leaves an
-archive of them (class data sharing), from which every later one starts in a third of the time.
+A server spends most of its start on loading classes. The first run that ends without a kill leaves
+an archive of them (class data sharing). With it, every later start takes a third of the time.
 """
 
 import shutil
@@ -14,9 +14,9 @@ from pipeline.spark import jars
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A class with its arguments, run in *home*; *level* is what slf4j-simple lets through.
+    """A class with its arguments, run in *home*; *level* is the lowest that slf4j-simple logs.
 
-    ``beside`` names more folders of jars for its class path.
+    ``beside`` names further folders of jars for its class path.
     """
 
     main: str
@@ -28,13 +28,13 @@ class Program:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command line; its class path is the folder of Kafka's jars."""
+        """Return the command line; its class path is the folder of Kafka's jars."""
         return (
             jars.find_java(),
             f"-Xmx{self.heap}",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",  # the better compiler costs more than it gains in minutes
-            "-XX:+ExitOnOutOfMemoryError",  # a server that is dead should look dead
+            "-XX:+ExitOnOutOfMemoryError",  # a dead server should look dead
             "-XX:-UsePerfData",
             self._sharing(),
             f"-Dorg.slf4j.simpleLogger.defaultLogLevel={self.level}",
@@ -47,7 +47,7 @@ class Program:
         )
 
     def keep_classes(self) -> None:
-        """Keep the archive that it left; call this after the program ended without a kill."""
+        """Keep the archive of classes; call this after the program ended without a kill."""
         if self._left.exists() and not self._kept.exists():
             self._kept.parent.mkdir(parents=True, exist_ok=True)
             whole = shutil.copyfile(self._left, self._kept.with_name(f"{self.home.name}.part"))
@@ -58,7 +58,7 @@ class Program:
         if self._kept.exists():
             return f"-XX:SharedArchiveFile={self._kept}"
         if self.beside:
-            return "-Xshare:auto"  # an archive of a longer class path would fit no other program
+            return "-Xshare:auto"  # an archive of a longer class path fits no other program
         return f"-XX:ArchiveClassesAtExit={self._left}"
 
     @property

@@ -1,7 +1,7 @@
-"""A real Kafka broker (KRaft, broker and controller in one process) with replication factor 1.
+"""Runs a real Kafka broker (KRaft, broker and controller in one process), replication factor 1.
 
-Topics are never made by asking for them: a consumer that comes too early must not decide how many
-partitions a topic has.
+Topics are never created by a request for them: a consumer that starts too early must not decide how
+many partitions a topic has.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from demo.java import Program
 from demo.ports import listening
 
 START = timedelta(minutes=4)
-CLUSTER = "c2x1aWNlLWRlbW8ta2Fma2"  # any 22 characters of base64: the cluster's id
+CLUSTER = "c2x1aWNlLWRlbW8ta2Fma2"  # the cluster's id: any 22 characters of base64
 
 
 @dataclass(eq=False)
@@ -27,17 +27,17 @@ class Kafka:
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the process; nothing is started or written."""
+        """Define the process; nothing is started or written."""
         self.home = self.home.resolve()
         self.daemon = Daemon("kafka", self.home / "kafka.log", self.leashed)
 
     @property
     def bootstrap(self) -> str:
-        """The address clients begin with."""
+        """Return the address with which clients begin."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start on the data that is there, or on fresh data; returns when it accepts clients."""
+        """Start on existing or fresh data; returns when it accepts clients."""
         self.home.mkdir(parents=True, exist_ok=True)
         settings = self.home / "server.properties"
         settings.write_text(self._settings(), encoding="utf-8")
@@ -91,11 +91,11 @@ class Kafka:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "broker.heartbeat.interval.ms": "1000",
-            "broker.session.timeout.ms": "4000",  # a killed broker is let in again after this
+            "broker.session.timeout.ms": "4000",  # how soon a killed broker is accepted again
             "group.initial.rebalance.delay.ms": "0",
             "num.network.threads": "2",
             "num.io.threads": "4",
             "background.threads": "2",
-            "metadata.max.idle.interval.ms": "0",  # else an empty record twice a second
+            "metadata.max.idle.interval.ms": "0",  # else it writes an empty record twice a second
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())

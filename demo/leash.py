@@ -1,7 +1,8 @@
-"""Become another program, in its own session, that dies when the process that asked for it dies.
+"""Become another program, in its own session, that dies when the process that started it dies.
 
-Run as a script: `leash.py PARENT command...`; PARENT is 0 for a program that is to stay.
-A program, not a `preexec_fn`: nothing of ours runs between fork and exec of a threaded parent.
+Run as a script: `leash.py PARENT command...`; PARENT is 0 for a program that must stay. It is a
+program and not a `preexec_fn`, so that no Python runs between fork and exec of a parent with
+threads.
 """
 
 import ctypes
@@ -17,7 +18,7 @@ def main(parent: int, command: list[str]) -> None:
     os.setsid()
     if parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the leash was on
+        if os.getppid() != parent:  # the parent died before the death signal was set
             sys.exit(1)
     os.execv(command[0], command)  # noqa: S606 - becoming it, without a shell, is the point
 

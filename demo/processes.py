@@ -1,9 +1,9 @@
 """Starts, watches and ends servers, so that no process is left behind.
 
-A process is known by its id *and* its start time: an id alone may belong to another process by now.
-The kernel ends a leashed child with the *thread* that started it, so one thread starts them all.
-It is asked by a queue written in C: an executor's locks are written in Python, and Ctrl-C in the
-middle of one leaves it held, so that every later start would wait for ever.
+A process is identified by its id *and* its start time, because the id may belong to another process
+by now. The kernel ends a leashed child with the *thread* that started it, so one thread starts them
+all. It gets its work by a queue written in C: the locks of an executor are written in Python.
+Ctrl-C inside one leaves it locked, and every later start would wait for ever.
 """
 
 import _thread
@@ -23,36 +23,36 @@ from typing import TypeVar
 from pipeline.errors import UnreachableError
 
 LEASH = Path(__file__).with_name("leash.py")
-PAUSE, LONGEST_PAUSE = 0.05, 0.25  # seconds between two looks
-GONE = timedelta(seconds=60)  # a busy machine takes its time to give memory back
+PAUSE, LONGEST_PAUSE = 0.05, 0.25  # seconds between two checks
+GONE = timedelta(seconds=60)  # a busy machine takes time to free memory
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A running program: its id, and its start in clock ticks since the machine's own."""
+    """A running program: its id, and its start in clock ticks since the boot."""
 
     pid: int
     started: int
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not, and is reaped if it is our child."""
+        """Tell whether it still runs; a zombie does not, and is reaped if it is our child."""
         if started(self.pid) == self.started:
             return True
-        with suppress(ChildProcessError):  # after the look: it may have ended just before that
+        with suppress(ChildProcessError):  # after the check: it may have ended just before that
             os.waitpid(self.pid, os.WNOHANG)
         return False
 
     def kill(self) -> None:
-        """End it as a power cut would; returns when it is gone."""
+        """End it like a power cut; returns when it has ended."""
         self.signal(signal.SIGKILL)
         wait_until(lambda: not self.alive, GONE, f"end of process {self.pid}")
 
     def hold(self) -> None:
-        """Let it stand still until it is sent SIGCONT; returns when all its threads do, or none is.
+        """Send SIGSTOP; returns when all its threads have stopped, or it has ended.
 
-        Its group is sent the signal, too, and is not waited for.
+        Its group gets the signal, too, and is not waited for.
         """
         self.signal(signal.SIGSTOP)
         with suppress(OSError):  # it has ended meanwhile
@@ -73,12 +73,12 @@ class Process:
         return False
 
     def signal(self, number: signal.Signals) -> None:
-        """Send *number* to its whole group; nothing happens if it is gone."""
+        """Send *number* to its whole group; does nothing if it has ended."""
         if not self.alive:
             return
         try:
             os.killpg(self.pid, number)
-        except ProcessLookupError:  # so young that it is not yet a group of its own
+        except ProcessLookupError:  # so young that it has no group of its own yet
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -90,9 +90,9 @@ def start(
     leashed: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> Process:
-    """Start *command* (its first word a full path) in its own session, its output into *log*.
+    """Start *command* (its first word a full path) in its own session, with its output in *log*.
 
-    *environment* is added to this process's own.
+    *environment* is added to that of this process.
     """
     parent = os.getpid() if leashed else 0
     answer = SimpleQueue[Process | Exception]()
@@ -105,10 +105,10 @@ def start(
 
 
 def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
-    """Return the first true answer of *condition*, which is asked less often in a long wait.
+    """Return the first true result of *condition*, which is called less often in a long wait.
 
     Raises:
-        UnreachableError: not in time; names *what* was waited for.
+        UnreachableError: it takes too long; names *what* was waited for.
     """
     began = time.monotonic()
     while not (answer := condition()):
@@ -121,34 +121,34 @@ def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
 
 
 def pause_after(waited: float, least: float = PAUSE) -> float:
-    """Seconds until the next look of who has *waited*: a twentieth of it, within bounds."""
+    """Return the seconds to pause after *waited* seconds: a twentieth, within bounds."""
     return min(max(waited / 20, least), LONGEST_PAUSE)
 
 
 def started(pid: int) -> int | None:
-    """Start time in clock ticks; None if there is no such process, or only its zombie.
+    """Return the start time in clock ticks; None if there is no such process, or only its zombie.
 
-    A zombie whose other threads are still ending holds its ports and files: it counts as running.
+    A zombie whose other threads are still ending has its ports and files, so it counts as running.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold any characters
     threads, started = int(fields[16]), int(fields[18])
     return None if state in "ZX" and threads <= 1 else started
 
 
 def held(pid: int) -> bool:
-    """Whether a process that was sent SIGSTOP stands still, with all its threads.
+    """Tell whether a process that got SIGSTOP is stopped, with all its threads.
 
     Raises:
-        OSError: if there is no such process.
+        OSError: there is no such process.
     """
     tasks = list(Path(f"/proc/{pid}/task").iterdir())
     try:
         stats = [(task / "stat").read_text(encoding="utf-8") for task in tasks]
-    except OSError:  # a thread has ended since: not all of them stood still
+    except OSError:  # a thread has ended since: not all of them had stopped
         return False
     return all(one.rpartition(")")[2].split()[0] == "T" for one in stats)
 
@@ -171,7 +171,7 @@ def _spawn(
 
 
 def _start_asked() -> None:
-    """Start what is asked for, for as long as this process lives."""
+    """Start the requested programs, for as long as this process runs."""
     while True:
         work, answer = _asked.get()
         try:

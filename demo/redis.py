@@ -1,4 +1,4 @@
-"""A real Redis on a loopback port, from the system's package; what it holds outlives a kill."""
+"""Runs a real Redis on a loopback port, from the system's package; its content survives a kill."""
 
 import shutil
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ class Redis:
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the process; nothing is started or written."""
+        """Define the process; nothing is started or written."""
         self.daemon = Daemon("redis", self.home / "redis.log", self.leashed)
 
     def start(self) -> None:
-        """Start it on what is there; returns when it answers.
+        """Start it on the existing data; returns when it answers.
 
         Raises:
-            UnreachableError: there is no such program on this machine.
+            UnreachableError: the program is not installed.
         """
         program = shutil.which("redis-server")
         if program is None:
@@ -49,7 +49,7 @@ class Redis:
         self.daemon.start((program, *told), self._answers, START)
 
     def _answers(self) -> bool:
-        """Whether it has read what it holds, not only listens."""
+        """Tell whether it has loaded its data, and not only listens."""
         with Client(host="127.0.0.1", port=self.port) as client:
             try:
                 return bool(client.ping())

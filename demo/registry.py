@@ -1,4 +1,4 @@
-"""A real schema registry (Apicurio) with the interface of Confluent's; its schemas outlive it."""
+"""Runs a real schema registry (Apicurio) with Confluent's interface; its schemas survive a kill."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,7 +25,7 @@ class Registry:
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the process; nothing is started or written."""
+        """Define the process; nothing is started or written."""
         self.home = self.home.resolve()
         self.daemon = Daemon("registry", self.home / "registry.log", self.leashed)
 
@@ -40,7 +40,7 @@ class Registry:
         return f"http://127.0.0.1:{self.port}/apis/registry/v2"
 
     def start(self) -> None:
-        """Start on the schemas that are there; returns when it answers."""
+        """Start on the existing schemas; returns when it answers."""
         self.home.mkdir(parents=True, exist_ok=True)
         self.daemon.start(self._command, self._answers, START)
 
@@ -53,7 +53,7 @@ class Registry:
         self.daemon.kill()
 
     def converter(self, side: str) -> dict[str, str]:
-        """Settings of a connector that make it write *side* (`key`, `value`) as Confluent's do.
+        """Return settings with which a connector writes *side* (`key`, `value`) as Confluent.
 
         The numbers are content ids, as the Confluent API of this registry returns them.
         """

@@ -1,7 +1,6 @@
 """`python -m demo run`: the main job, end to end, on real servers; status 0 only if all was seen.
 
-Ctrl-C at any moment stops everything: what was started is stopped in order, and what could not be
-is on the leash of this process.
+Ctrl-C at any moment stops everything in order. A process that cannot be stopped dies with this one.
 """
 
 import fcntl
@@ -26,7 +25,7 @@ from pipeline.spark import jars
 HOME = jars.ROOT / "build" / "demo"
 SUMMARY = "summary.json"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-INTERRUPTED = 130  # what shells give for Ctrl-C
+INTERRUPTED = 130  # the status of shells after Ctrl-C
 
 
 @click.command()
@@ -66,7 +65,7 @@ def unwind_on_signals() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Unwind once; a second Ctrl-C must not stop the stopping."""
+    """Raise once; a second Ctrl-C must not interrupt the stopping."""
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -81,7 +80,7 @@ def _tell(stage: Stage, path: Path) -> None:
 
 
 def _stay(stage: Stage) -> None:
-    """Write on until interrupted."""
+    """Keep writing until interrupted."""
     stage.workload.start()
     stage.screen.say(f"staying up until Ctrl-C; status page: {stage.service.url}/", "bold green")
     never = threading.Event()
@@ -91,12 +90,12 @@ def _stay(stage: Stage) -> None:
 
 @contextmanager
 def hold_folder(home: Path, what: str = "demo", lock: str = "lock") -> Iterator[None]:
-    """Make *home*, and keep a second *what* out of it while this one uses it.
+    """Create *home*, and lock it against a second *what* during the block.
 
-    The file *lock* stays there: where it is, the next one may remove what this one made.
+    The file *lock* stays there: it shows that the next *what* may remove the content.
 
     Raises:
-        ConfigError: if there is one, or if *home* has files and no *what* made it.
+        ConfigError: another *what* uses *home*, or *home* has files that no *what* made.
     """
     if home.exists() and not (home / lock).exists() and any(home.iterdir()):
         msg = (

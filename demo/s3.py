@@ -1,4 +1,4 @@
-"""A bucket on this machine, for a lake in object storage; its server can be made to fail."""
+"""Runs a bucket on this machine, for a lake in object storage; its server can be made to fail."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ KEY, SECRET = "sluice", "sluice-secret"
 
 @dataclass(eq=False)
 class S3:
-    """One server on a loopback port with one bucket; what it holds ends with it."""
+    """One server on a loopback port with one bucket; its content is lost when it ends."""
 
     home: Path
     port: int
@@ -29,7 +29,7 @@ class S3:
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the process; nothing is started."""
+        """Define the process; nothing is started."""
         self.daemon = Daemon("s3", self.home / "s3.log", self.leashed)
 
     @property
@@ -39,7 +39,7 @@ class S3:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a process needs to reach the bucket."""
+        """Return the environment with which a process reaches the bucket."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ALLOW_HTTP": "true",
@@ -49,7 +49,7 @@ class S3:
         }
 
     def start(self) -> None:
-        """Start it with an empty bucket; returns when that is there."""
+        """Start it with an empty bucket; returns when the bucket exists."""
         self.home.mkdir(parents=True, exist_ok=True)
         command = (sys.executable, "-m", "demo.s3_server", str(self.port), KEY, BUCKET)
         self.daemon.start(command, lambda: listening(self.port), START)
@@ -60,7 +60,7 @@ class S3:
 
     @contextmanager
     def failing(self, fault: str) -> Iterator[None]:
-        """Let it fail so (a ``Fault`` of its server) until the block ends."""
+        """Make it fail with *fault* (a ``Fault`` of its server) until the block ends."""
         self._tell(fault)
         try:
             yield

@@ -1,8 +1,8 @@
-"""S3's API on this machine, one request at a time, with failures on demand: a program.
+"""Serves S3's API on this machine, one request at a time, with failures on demand: a program.
 
-moto looks whether a key is there and then writes it, without a lock: of 100 races of eight writers
-with threads switched often, seven had two winners.  Here no other request is served in between.
-Objects are in memory only.
+moto checks whether a key exists and then writes it, without a lock: of 100 races of eight writers
+with many thread switches, seven had two winners. Here no other request runs in between. Objects are
+in memory only.
 
     python -m demo.s3_server PORT ACCESS_KEY BUCKET
 """
@@ -19,19 +19,19 @@ from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 from werkzeug.test import Client
 
-FAULT = "/-/fault"  # no bucket can be called so
+FAULT = "/-/fault"  # no bucket can have this name
 Environment = dict[str, Any]
 Application = Callable[[Environment, Callable[..., Any]], Iterable[bytes]]
 
 
 class Fault(StrEnum):
-    """What is wrong with the store, from one `PUT /-/fault` to the next."""
+    """A failure of the store, from one `PUT /-/fault` to the next."""
 
     NONE = ""
-    SLOW_DOWN = "slow_down"  # each request is refused, as too many are
+    SLOW_DOWN = "slow_down"  # each request is refused, as if there were too many
     HANG = "hang"  # no request is answered before the fault ends
-    LOST_ANSWER = "lost_answer"  # an entry of a log is written, its writer told of an error
-    UNCONDITIONAL = "unconditional"  # a condition of a write is not heeded
+    LOST_ANSWER = "lost_answer"  # an entry of a log is written, but its writer gets an error
+    UNCONDITIONAL = "unconditional"  # a condition of a write is ignored
     NO_CONDITIONS = "no_conditions"  # a write with a condition is refused
 
 
@@ -89,14 +89,14 @@ def _refusal(start: Callable[..., Any], status: str, code: str) -> Iterable[byte
 
 
 class _Silent(MotoRequestHandler):
-    """One line a request would be many."""
+    """A logger that is silent, because a line for each request would be too many."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def main(port: int, key: str, bucket: str) -> None:
-    """Serve until the process is ended, with one *bucket* to begin with."""
+    """Serve until the process is ended; *bucket* exists from the start."""
     os.environ.setdefault("MOTO_S3_DEFAULT_KEY_BUFFER_SIZE", str(64 << 20))  # keys stay in memory
     moto = create_backend_app("s3")
     Client(moto).put(f"/{bucket}", base_url=f"http://127.0.0.1:{port}")

@@ -1,6 +1,6 @@
-"""MySQL, Kafka and Connect together: one folder, free ports, started and stopped as one.
+"""Runs MySQL, Kafka and Connect together: one folder, free ports, started and stopped as one.
 
-A running set is known by `servers.json` in its folder, so that another process can find or end it.
+`servers.json` in the folder describes a running set, so that another process can find or end it.
 """
 
 import json
@@ -33,22 +33,22 @@ class Servers:
 
     @classmethod
     def create(cls, home: Path, *, leashed: bool = True) -> Self:
-        """Name the servers of *home*, on the ports they had there before; nothing is started.
+        """Define the servers of *home*, with the same ports as before; nothing is started.
 
-        Leashed servers die with this process; others stay until somebody stops them.
+        Leashed servers die with this process; others run until they are stopped.
         """
         home.mkdir(parents=True, exist_ok=True)
         ports = home / "ports.json"
-        if not ports.exists():  # connectors remember ports, so a folder keeps the ones it got first
+        if not ports.exists():  # connectors remember ports, so a folder keeps its first ones
             ports.write_text(json.dumps(free_ports(4)), encoding="utf-8")
         return cls._on(home, json.loads(ports.read_text(encoding="utf-8")), leashed=leashed)
 
     @classmethod
     def load(cls, home: Path) -> Self:
-        """Take over the servers that were started in *home*.
+        """Return the servers that were started in *home*.
 
         Raises:
-            ConfigError: if none were.
+            ConfigError: none were started there.
         """
         try:
             record = json.loads((home / RECORD).read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ class Servers:
         return servers
 
     def start(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """Start all three; returns when all are ready, or stops what began and raises.
+        """Start all three; returns when all are ready. After an error it stops them and raises.
 
         *say* gets a line for each that is ready.
         """
@@ -85,13 +85,13 @@ class Servers:
         say(f"MySQL is ready at port {self.mysql.port}")
 
     def stop(self) -> None:
-        """Stop all three, those that read before those that are read."""
+        """Stop all three, readers before the servers that they read."""
         for server in (self.connect, self.kafka, self.mysql):
             server.stop()
         (self.home / RECORD).unlink(missing_ok=True)
 
     def addresses(self) -> dict[str, Any]:
-        """Where the servers are, and under which names one may log in; ready for JSON."""
+        """Return the addresses of the servers and the logins, ready for JSON."""
         return {
             "home": str(self.home),
             "mysql": {
@@ -130,7 +130,7 @@ class Servers:
         )
 
     def record(self) -> None:
-        """Write down what runs now, for `load`; needed after a restart of servers that stay."""
+        """Write which servers run now, for `load`; needed after a restart of servers that stay."""
         daemons = (self.mysql.daemon, self.kafka.daemon, self.connect.daemon)
         record = {
             **self.addresses(),
@@ -146,7 +146,7 @@ class Servers:
 
 @dataclass(eq=False)
 class PostgresServers:
-    """Postgres, Kafka and Connect in one folder, on free ports; Postgres' data goes at the end."""
+    """Postgres, Kafka and Connect in one folder, on free ports; the data of Postgres is removed."""
 
     postgres: Postgres
     kafka: Kafka
@@ -154,7 +154,7 @@ class PostgresServers:
 
     @classmethod
     def create(cls, home: Path, version: str) -> Self:
-        """Name the servers of *home*; nothing is started."""
+        """Define the servers of *home*; nothing is started."""
         home, ports = home.resolve(), free_ports(4)
         kafka = Kafka(home / "kafka", ports[1], ports[2])
         connect = Connect(home / "connect", ports[3], kafka.bootstrap)
@@ -170,7 +170,7 @@ class PostgresServers:
         say(f"Connect is ready at {self.connect.url}")
 
     def stop(self) -> None:
-        """Stop all three, those that read before those that are read."""
+        """Stop all three, readers before the servers that they read."""
         self.connect.stop()
         self.kafka.stop()
         self.postgres.remove()

@@ -1,7 +1,7 @@
-"""Spark's standalone cluster: a master and workers; each can be killed like a machine.
+"""Runs Spark's standalone cluster: a master and workers; each can be killed like a machine.
 
-All come with pyspark.  Each listens at a loopback address of its own, so that no test passes
-only because all are called 127.0.0.1; a worker's executors and Python die with its process group.
+All come with pyspark. Each listens at its own loopback address, so that no test passes only because
+all are called 127.0.0.1. A worker's executors and Python die with its process group.
 """
 
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from pipeline.spark import jars
 
 START = timedelta(minutes=4)
 HOME = Path(pyspark.__file__).parent
-ENVIRONMENT = {"SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13"}  # as bin/spark-class has it
+ENVIRONMENT = {"SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13"}  # as in bin/spark-class
 
-DRIVER = {  # the settings by which a driver on this machine is found by its workers
+DRIVER = {  # settings with which workers find a driver on this machine
     "spark.driver.host": "127.0.0.9",
     "spark.driver.bindAddress": "127.0.0.9",
     "spark.executor.memory": "512m",
@@ -36,7 +36,7 @@ class SparkCluster:
     workers: tuple[Daemon, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the processes; nothing is started."""
+        """Define the processes; nothing is started."""
         self.home.mkdir(parents=True, exist_ok=True)
         self.port, self._page = free_ports(2)
         names = ["spark-master", *(f"spark-worker-{number}" for number in range(self.count))]
@@ -47,7 +47,7 @@ class SparkCluster:
 
     @property
     def url(self) -> str:
-        """What a driver calls its master."""
+        """Return the address of the master for a driver."""
         return f"spark://127.0.0.2:{self.port}"
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class SparkCluster:
             self.start_worker(number)
 
     def start_worker(self, number: int) -> None:
-        """Start one, also one that was killed."""
+        """Start one worker, also after a kill."""
         daemon = self.workers[number]
         daemon.log.unlink(missing_ok=True)
         port, page = free_ports(2)

@@ -15,7 +15,7 @@ UNPACKED = jars.ROOT / "build" / "unpacked"
 
 
 def prepare(say: Callable[[str], None]) -> None:
-    """Unpack MySQL and Connect's plugins; *say* gets two lines for each that is not there yet."""
+    """Unpack MySQL and Connect's plugins; *say* gets two lines for each that is missing."""
     steps = (("MySQL", "mysql", mysql), ("Debezium", "connect", plugins))
     for name, folder, unpacked in steps:
         if all((UNPACKED / _name(archive)).is_dir() for archive in jars.jar_files(folder)):
@@ -61,7 +61,7 @@ def _name(archive: Path) -> str:
 
 
 def _unpack(name: str, archive: io.BufferedIOBase) -> Path:
-    """Unpack once; a half-unpacked folder is never seen, not even by two who unpack at once."""
+    """Unpack once, atomically, also if two processes unpack at the same time."""
     place = UNPACKED / name
     if place.is_dir():
         return place
@@ -70,9 +70,9 @@ def _unpack(name: str, archive: io.BufferedIOBase) -> Path:
     with tarfile.open(fileobj=archive) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)  # not before Python 3.11.4
         tar.extractall(scratch)  # noqa: S202 - its SHA-256 is locked
-    scratch.chmod(0o755)  # a server that is started by root may run as somebody else
+    scratch.chmod(0o755)  # a server that root starts may run as another user
     try:
         scratch.rename(place)
-    except OSError:  # somebody else was faster
+    except OSError:  # another process was faster
         shutil.rmtree(scratch)
     return place

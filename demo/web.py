@@ -1,8 +1,8 @@
-"""The HTTP client for servers of this machine.
+"""Provides the HTTP client for servers of this machine.
 
-A client that is made for one question reads all certificates that the machine trusts: 24 ms of a
-core, and a wait for a server asks twenty times a second.  This one is made once.  It keeps
-no connection: the server may have been killed since.
+A client that is created for one request reads all certificates that the machine trusts. That takes
+24 ms of a core, and a wait for a server asks twenty times a second. This client is created once. It
+keeps no connection, because the server may have been killed since.
 """
 
 import httpx

@@ -1,6 +1,7 @@
-"""`sluice`, but its clock is wrong by as many seconds as a file beside the store says.
+"""Runs `sluice` with a clock that is wrong by the number of seconds in a file beside the store.
 
-So is its timer's, as on a machine whose clock is wrong.  The Spark process goes on as it was.
+The clock of its timer is wrong, too, as on a machine whose clock is wrong. The clock of the Spark
+process is right.
 """
 
 import os
@@ -19,11 +20,11 @@ BESIDE = Path(os.environ.get("DEMO_STORE", SERVICE_FILE)).with_name(SERVICE_FILE
 
 
 class TimerTime(datetime):
-    """The time as the timer's modules read it."""
+    """The module `time` as the timer's modules see it."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]  # a plain one
-        """Read the wrong clock."""
+        """Return the time of the wrong clock."""
         return read_service_clock(BESIDE).astimezone(tz)
 
 

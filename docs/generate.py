@@ -1,8 +1,8 @@
 """Write the reference pages from the code: ``python -m docs.generate``.
 
-A page is never edited by hand: tests/docs/test_reference.py compares each with what the code says
-now.  A key's text is the string below its field, else those sentences of its class's docstring that
-begin with the key, else those that name it.
+A page is never edited by hand: tests/docs/test_reference.py compares each page with the code. The
+text of a key is the string below its field. Without one, it is the sentences of its class's
+docstring that begin with the key, else those that name it.
 """
 
 import ast
@@ -54,7 +54,7 @@ RUNBOOKS = HERE.parent / "runbooks"
 
 
 def main() -> None:
-    """Write every page that is not as the code says."""
+    """Write every page that differs from the code."""
     HERE.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         file, text = HERE / name, page()
@@ -64,12 +64,12 @@ def main() -> None:
 
 
 def joined(*parts: str) -> str:
-    """Blocks of Markdown with an empty line between, those that are empty left out."""
+    """Join blocks of Markdown with an empty line; leave out empty blocks."""
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def drawn(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; empty without rows."""
+    """Return a Markdown table; empty without rows."""
     cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows]
     if not cells:
         return ""
@@ -81,14 +81,14 @@ def drawn(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def prose(text: str) -> str:
-    """A docstring's text as Markdown."""
+    """Return a docstring's text as Markdown."""
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?([\w]+)`", r"`\1`", text)
     text = re.sub(r"(?<![\w*`])\*([a-z_]+)\*(?![\w*`])", r"`\1`", text.replace("``", "`"))
     return " ".join(text.split())
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of the part of a docstring that describes, one line each."""
+    """Return the sentences of a docstring before its Raises or Args, one line each."""
     body = re.split(r"^\s*(?:Raises|Args):", text, flags=re.MULTILINE)[0]
     flat = [prose(paragraph) for paragraph in re.split(r"\n\s*\n", body)]
     return [one for part in flat for one in re.split(r"(?<=[.:])(?<!:)\s+(?=[A-Z`(])", part) if one]
@@ -96,7 +96,7 @@ def sentences(text: str) -> list[str]:
 
 @cache
 def _below_fields(kind: type) -> dict[str, str]:
-    """The string that stands below a field, by the field's name."""
+    """Return the string below each field, by the field's name."""
     tree = ast.parse(inspect.getsource(inspect.getmodule(kind) or sys.modules[kind.__module__]))
     found = {}
     for node in ast.walk(tree):
@@ -119,9 +119,9 @@ _OURS = ("pipeline", "checks", "alerts", "monitor")
 def described(
     kind: type, names: Sequence[str], protocol: type | None = None
 ) -> tuple[dict[str, str], str]:
-    """What each of *names* does, and what the docstring says beside that.
+    """Return the text of each of *names*, and the rest of the docstring.
 
-    A key of which the class says nothing is described by the member of the *protocol*.
+    A key without a text in the class gets that of the *protocol*'s member.
     """
     members = {name: getattr(protocol, name, None) for name in names}
     below = {
@@ -149,7 +149,7 @@ def described(
 
 
 def _stripped(sentence: str, name: str) -> str:
-    """Without the *name* that it begins with, where nothing else of it is lost."""
+    """Return *sentence* without the *name* that it begins with, if nothing else is lost."""
     rest = re.sub(rf"^`{name}`(?:: | is (?!not))", "", sentence)
     return rest if rest == sentence else rest[:1].upper() + rest[1:]
 
@@ -164,7 +164,7 @@ def _subjects(sentence: str) -> list[str]:
 
 @dataclass
 class Pages:
-    """Sections of the config's page, made in the order in which their classes are met."""
+    """Sections of the config's page, in the order in which their classes are met."""
 
     sections: dict[type, str]
     waiting: list[tuple[str, type]]
@@ -172,14 +172,14 @@ class Pages:
     word: str = ""
 
     def link(self, kind: type, at: str) -> str:
-        """A link to the section of *kind*, which is made at the place *at* if it is new."""
+        """Return a link to the section of *kind*; a new section is added with the key *at*."""
         if kind not in self.sections:
             self.sections[kind] = f"{self.word} {at}".strip()
             self.waiting.append((self.sections[kind], kind))
         return f"[settings](#{_anchor(self.sections[kind])})"
 
     def type_text(self, hint: Any, at: str) -> str:
-        """A type as an operator would say it."""
+        """Return a type in words for operators."""
         origin, args = typing.get_origin(hint), typing.get_args(hint)
         if origin is typing.Annotated:
             return self.type_text(args[0], at) + _bounds(args[1:])
@@ -202,7 +202,7 @@ class Pages:
         return " or ".join(kinds)
 
     def section(self, level: int, title: str, kind: type, seam: "Seam | None" = None) -> str:
-        """Heading, text and keys of one class, of a plug-in's at the *seam*."""
+        """Return heading, text and keys of one class; *seam* is set for a plug-in."""
         hidden, protocol = (seam.given, seam.protocol) if seam else ((), None)
         named = [one for one in dataclasses.fields(kind) if one.init and one.name[0] != "_"]
         shown = [one for one in named if one.name not in hidden]
@@ -256,7 +256,7 @@ def _bounds(marks: Iterable[Any]) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """A value as it would be written in the file."""
+    """Return a value as it is written in the file."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {shown_value(one)}" for key, one in value.items()) + "}"
     if isinstance(value, tuple):
@@ -286,7 +286,7 @@ def _default(value: Any, factory: Any = dataclasses.MISSING) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """Plug-ins of one folder; *given* are fields that the service fills, not the file."""
+    """The plug-ins of one folder; *given* are fields that the service sets, not the file."""
 
     title: str
     word: str
@@ -374,12 +374,12 @@ SEAMS = (
 
 
 def config_page() -> str:
-    """Every key of the config file."""
+    """Return every key of the config file."""
     return _config()[0]
 
 
 def undescribed() -> list[str]:
-    """Keys of the config of which nothing says what they do."""
+    """Return the keys of the config that no text describes."""
     return _config()[1]
 
 
@@ -458,7 +458,7 @@ def _pace(kind: type, seam: Seam) -> str:
 
 
 def cli_page() -> str:
-    """Every verb with its options and exit statuses."""
+    """Return every verb with its options and exit statuses."""
     context = click.Context(sluice, info_name="sluice")
     group = typing.cast("click.Group", sluice)
     parts = [
@@ -504,12 +504,12 @@ def _verb(verb: click.Command, name: str, above: click.Context, level: int) -> I
 
 
 def prose_blocks(text: str) -> str:
-    """A help text as paragraphs of Markdown."""
+    """Return a help text as paragraphs of Markdown."""
     return "\n\n".join(prose(part) for part in inspect.cleandoc(text).split("\n\n"))
 
 
 def _exits(text: str) -> str:
-    """``0: ready; 1: not yet`` as a table, and whatever follows it."""
+    """Return ``0: ready; 1: not yet`` as a table, and the text after it."""
     listed, _, after = text.partition(". ")
     rows = [one.partition(": ")[::2] for one in re.split(r"; (?=\d: )", listed.rstrip("."))]
     return joined(drawn(("exit status", "when"), rows), after).rstrip()
@@ -540,7 +540,7 @@ def _usual(option: click.Option) -> str:
 
 
 def metrics_page() -> str:
-    """Every metric that the service exposes."""
+    """Return every metric that the service exposes."""
     rows = [
         (f"`{one.name}`", one.kind, _labels(one.labels), one.help)
         for one in sorted(METRICS, key=lambda one: one.name)
@@ -584,7 +584,7 @@ def _of_samples(family: Any) -> list[str]:
 
 
 def api_page() -> str:
-    """Every operation of the API."""
+    """Return every operation of the API."""
     document = openapi_document()
     common = _common(document)
     parts = [
@@ -606,7 +606,7 @@ def api_page() -> str:
 
 
 def _common(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Errors with one text in nearly every operation; the others have them of their own."""
+    """Return the errors with the same text in nearly every operation."""
     operations = [one for methods in document["paths"].values() for one in methods.values()]
     every = Counter(
         (status, one["description"])
@@ -700,7 +700,7 @@ def _content(answer: Mapping[str, Any], document: Mapping[str, Any]) -> str:
 
 
 def reasons_page() -> str:
-    """Every code that says why a table is not ready, is held, or did not pass."""
+    """Return every code that says why a table is not ready, is held, or did not pass."""
     gate = [(f"`{code}`", text) for code, text in sorted(reason_codes.READINESS.items())]
     check = [(f"`{code}`", text) for code, text in sorted(reason_codes.CHECKS.items())]
     return joined(
@@ -722,7 +722,7 @@ def reasons_page() -> str:
 
 
 def holds() -> list[tuple[str, str, str]]:
-    """Code, meaning and remedy of each hold, from the runbook's table."""
+    """Return code, meaning and remedy of each hold, from the runbook's table."""
     text = (RUNBOOKS / "blocked.md").read_text(encoding="utf-8")
     section = re.split(r"^## ", text.partition("\n## hold\n")[2], flags=re.MULTILINE)[0]
     rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| `")]
@@ -734,7 +734,7 @@ def holds() -> list[tuple[str, str, str]]:
 
 
 def _moved(text: str) -> str:
-    """*text* of a runbook with its links as they are from here."""
+    """Return *text* of a runbook with links that start at the reference pages."""
     return re.sub(r"\]\((?!\.\./)(\w+\.md|#)", r"](../runbooks/\1", text.strip()).replace(
         "](../runbooks/#", "](../runbooks/blocked.md#"
     )

@@ -1,7 +1,7 @@
-"""What MkDocs itself does not do; mkdocs.yml names this file, and calls functions by their names.
+"""Adapts the documentation for MkDocs; mkdocs.yml names this file, and calls its functions by name.
 
-Whole folders in the navigation, links to files of the code, and lists as CommonMark reads them:
-Python-Markdown wants four spaces before what belongs to an item, whatever its mark is.
+It expands folders in the navigation, redirects links to files of the code, and indents lists:
+Python-Markdown wants four spaces before each part of an item, CommonMark as many as its mark has.
 """
 
 import posixpath
@@ -17,13 +17,13 @@ _ITEM = re.compile(r"(?:[*+-]|\d+\.) +(?=\S)")
 
 
 def on_config(config: Any) -> Any:
-    """Put the pages of a folder in the place of its entry."""
+    """Replace each folder in the navigation by its pages."""
     config.nav = expanded(config.nav, Path(config.docs_dir))
     return config
 
 
 def expanded(entries: list[Any], docs: Path) -> list[Any]:
-    """Entries of a navigation with the pages of a folder in the place of its name."""
+    """Return the entries of a navigation, with the pages of a folder instead of its name."""
     found: list[Any] = []
     for entry in entries:
         if isinstance(entry, dict):
@@ -37,18 +37,18 @@ def expanded(entries: list[Any], docs: Path) -> list[Any]:
 
 
 def _by_name(page: Path) -> tuple[bool, str]:
-    """The folder's own page comes first."""
+    """Return a sort key that puts the folder's own page first."""
     return page.stem not in ("README", "index"), page.stem
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """The page as Python-Markdown reads it, with links that lead somewhere."""
+    """Return the page for Python-Markdown, with links that work."""
     del files
     return indented(linked(markdown, page.file.src_uri, config.repo_url or ""))
 
 
 def linked(markdown: str, page: str, repository: str) -> str:
-    """Links of *page* out of ``docs`` lead to the *repository*; without one they name files."""
+    """Point links of *page* out of ``docs`` to the *repository*; without one, show file names."""
     folder = posixpath.dirname(page)
 
     def moved(link: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ def linked(markdown: str, page: str, repository: str) -> str:
 
 
 def indented(markdown: str) -> str:
-    """The same with four spaces for each list that a line is in, and lines between paragraphs."""
+    """Indent each line by four spaces per list around it, and separate the paragraphs of items."""
     lines, items = list[str](), list[int]()
     fenced, before = False, ""
     for line in markdown.split("\n"):
@@ -91,6 +91,6 @@ def indented(markdown: str) -> str:
 
 
 def _apart(lines: list[str]) -> bool:
-    """Whether the last paragraph is one of an item, and not its first."""
+    """Tell whether the last paragraph belongs to an item and is not its first."""
     paragraph = next((n for n, line in enumerate(reversed(lines)) if not line), len(lines))
     return bool(paragraph) and not _ITEM.match(lines[-paragraph].lstrip(" "))

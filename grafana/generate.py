@@ -1,7 +1,7 @@
-"""Write all that Grafana and Prometheus read: `python -m grafana.generate [RUNBOOKS]`.
+"""Write all files for Grafana and Prometheus: `python -m grafana.generate [RUNBOOKS]`.
 
-RUNBOOKS is the folder or address that the links to runbooks begin with, such as the place where
-your people read them; without it, links are those of this repository.
+RUNBOOKS is the folder or address with which links to runbooks begin, such as the address under
+which your operators read them. Without it, links lead to this repository.
 """
 
 import json
@@ -59,7 +59,7 @@ SOURCE: Json = {
 
 
 def outputs(runbooks: str = RUNBOOKS) -> dict[str, str]:
-    """Every generated file, by its path below this folder."""
+    """Return every generated file, by its path below this folder."""
     return {
         "dashboards/overview.json": _json(OVERVIEW.render()),
         "dashboards/table.json": _json(TABLE.render()),
@@ -71,7 +71,7 @@ def outputs(runbooks: str = RUNBOOKS) -> dict[str, str]:
 
 
 def rules(runbooks: str) -> Json:
-    """Prometheus' rule file as a value."""
+    """Return Prometheus' rule file as a value."""
     return {
         "groups": [
             {"name": name, "rules": [_rule(rule, runbooks) for rule in members]}
@@ -81,7 +81,7 @@ def rules(runbooks: str) -> Json:
 
 
 def main(arguments: Iterable[str]) -> None:
-    """Write them."""
+    """Write all generated files."""
     (runbooks,) = [*arguments] or [RUNBOOKS]
     for name, text in outputs(runbooks).items():
         path = HERE / name

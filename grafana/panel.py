@@ -14,7 +14,7 @@ COLOURS: Mapping[str, str] = {
     **{"blocked": "red", "revoked": "dark-red", "fail": "red"},
     **{"critical": "red", "warning": "orange", "info": "blue"},
 }
-"""Colour by the end of a legend; states that mean the same are coloured alike everywhere."""
+"""Colour by the end of a legend; states with the same meaning have the same colour everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel; ``kind`` is Grafana's name for how it is drawn.
+    """One panel; ``kind`` is Grafana's name for the type of panel.
 
-    ``red`` is from where on a value is alarming, None when no number is.  ``below`` turns that
-    round: what is under it is alarming.  ``link`` is where a click on a table's row leads.
+    ``red`` is the value from which on it is alarming, None if no value is. With ``below``, values
+    under ``red`` are alarming instead. ``link`` is the target of a click on a table's row.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Panel:
     link: str = ""
 
     def render(self, number: int, left: int, top: int) -> Json:
-        """As Grafana's JSON, with its id and place."""
+        """Return Grafana's JSON, with id and position."""
         instant = self.kind in ("stat", "table")
         return {
             "id": number,
@@ -69,7 +69,7 @@ class Panel:
             defaults["custom"] = {
                 "stacking": stacking,
                 "fillOpacity": 25 if self.stacked else 0,
-                "spanNulls": False,  # a gap is a value that was unknown: never draw over it
+                "spanNulls": False,  # a gap is an unknown value: never draw over it
                 "lineWidth": 2,
             }
         if self.link:
@@ -98,7 +98,7 @@ class Dashboard:
     links: tuple[tuple[str, str], ...] = ()
 
     def render(self) -> Json:
-        """As Grafana's JSON, to be provisioned or imported as it is."""
+        """Return Grafana's JSON, to be provisioned or imported unchanged."""
         return {
             "uid": self.uid,
             "title": self.title,
@@ -136,7 +136,7 @@ class Dashboard:
 
 
 def _placed(panels: Sequence[Panel]) -> Iterable[Json]:
-    """Fill lines from the left; a panel that does not fit begins a new one."""
+    """Fill lines from the left; a panel that does not fit begins a new line."""
     left = top = height = 0
     for number, panel in enumerate(panels, start=1):
         if left + panel.width > WIDTH:

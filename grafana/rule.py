@@ -1,4 +1,4 @@
-"""What is worked out, and what is alarmed about, as values; Prometheus' form is made of them."""
+"""Defines recording rules and alerts as values, from which Prometheus' format is generated."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from alerts.model import Severity
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A series that is worked out once, for long ranges and for the alerts."""
+    """A series that is computed once, for long ranges and for the alerts."""
 
     name: str
     expr: str
@@ -15,9 +15,9 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """``value`` holds series on a good day, too; ``test`` leaves those that are alarming.
+    """``value`` has series also if all is well; ``test`` selects the alarming ones.
 
-    ``page`` is where in the runbooks to read on; it may use the alert's labels.
+    ``page`` is the place in the runbooks to read on; it may use the alert's labels.
     """
 
     name: str
@@ -31,5 +31,5 @@ class Alert:
 
     @property
     def expr(self) -> str:
-        """The whole expression; a test with a place for it (``%s``) goes around the value."""
+        """Return the whole expression; a test that contains ``%s`` wraps the value."""
         return self.test % self.value if "%s" in self.test else f"{self.value} {self.test}"

@@ -1,8 +1,8 @@
 """Prometheus alerts that page a person even when Sluice itself is silent.
 
-A second way beside Sluice's own channels, over the same checks: which alert a check belongs to is
-read from `alerts.causes`, so both ways say the same.  Each alert is a value and a test on it: the
-value must always be there, also on a good day, or the alert could never have fired.
+They cover the same checks as Sluice's own channels. The alert of a check is read from
+`alerts.causes`, so both channels agree. Each alert is a value and a test on it. The value must
+exist also if all is well, because an alert without it could never fire.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from grafana.rule import Alert, Recording
 from monitor.web import metrics as im
 from monitor.web import metrics as m
 
-_QUOTED = "'{{ $labels.table | reReplaceAll \"'\" \"'\\\\''\" }}'"  # as one word of a shell
+_QUOTED = "'{{ $labels.table | reReplaceAll \"'\" \"'\\\\''\" }}'"  # quoted as one word of a shell
 LAG = "sluice:lag_seconds"
 TABLES = "sluice:tables:count"
 CHANGES = "sluice:changes:rate5m"
@@ -46,7 +46,7 @@ SERVICE = (
         "SluiceInstanceSilent",
         f"max by (instance) (max_over_time({m.SUCCESS.name}[1d]))",
         f"unless on (instance) max by (instance) ({m.SUCCESS.name})"
-        f" and on () count({m.SUCCESS.name})",  # where none is there, the alert above says it
+        f" and on () count({m.SUCCESS.name})",  # without any instance, the alert above fires
         "2m",
         Severity.CRITICAL,
         "service.md#silent",
@@ -170,9 +170,9 @@ TABLE_ALERTS = (
 
 
 def _of_kind(kind: AlertKind, severity: Severity, hold: str, summary: str) -> Alert:
-    """One alert for all failing checks of a kind; a probe of somebody's own is a suspicion.
+    """Return one alert for all failing checks of a kind; a custom probe counts as a suspicion.
 
-    One that says otherwise alerts as it says by Sluice's own channels.
+    Sluice's own channels use the kind that a custom probe declares.
     """
     kinds = {**{name: OF_PROBES[kind_of(find_probe(name))] for name in probe_names()}, **KINDS}
     named = "|".join(sorted(name for name, one in kinds.items() if one is kind))
@@ -204,5 +204,5 @@ GROUPS: tuple[tuple[str, tuple[Recording | Alert, ...]], ...] = (
 
 
 def alerts() -> Iterator[Alert]:
-    """All of them, in the file's order."""
+    """Yield all alerts, in the file's order."""
     yield from (*SERVICE, *TABLE_ALERTS, *CHECK_ALERTS)

@@ -1,1 +1,1 @@
-"""What both benchmarks share: rounds that alternate, a session, and what results must equal."""
+"""Shared by the benchmarks: alternating rounds, a session, and the comparison of results."""

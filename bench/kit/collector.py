@@ -1,4 +1,4 @@
-"""A collector at rest, for a config whose changes are landed without one."""
+"""Provides a collector at rest, for a config whose changes are landed without one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from pipeline.settings import SourceSettings
 
 @dataclass(frozen=True, slots=True)
 class QuietCollector:
-    """Sends every table, and alters no value."""
+    """A collector that sends every table, and alters no value."""
 
     usual_kind: ClassVar[str] = "mysql"
     usual_format: ClassVar[str] = "debezium_json"
     rests_on: ClassVar[str] = ""
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """Nothing is known."""
+        """Return that nothing is known."""
         return Missing("there is no collector")
 
     def address(self) -> tuple[str, int]:
-        """That of the config is followed."""
+        """Return the address in the config."""
         return ("127.0.0.1", 1)
 
     def captures(self) -> CaptureScope:
-        """Every table."""
+        """Return every table."""
         return CaptureScope(lambda shard: True)
 
     def examine(self, _: SourceSettings, worker: Mapping[str, str] | None) -> CollectorExamination:
@@ -39,14 +39,14 @@ class QuietCollector:
         return CollectorExamination(())
 
     def registration(self, scope: CollectionScope) -> None:
-        """None is registered."""
+        """Return None: there is no registration."""
 
     def state(self) -> CollectorState:
-        """It runs."""
+        """Return that it runs."""
         return CollectorState("running")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 COLLECTOR: type[Collector] = QuietCollector

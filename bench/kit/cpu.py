@@ -1,6 +1,6 @@
-"""Measures the CPU time of the processes below this one, without that of any other.
+"""Measures the CPU time of this process and those below it, without that of any other.
 
-Seconds on the clock say little on a machine that others use; these hardly follow its load.
+Wall-clock seconds mean little on a shared machine; CPU seconds hardly depend on its load.
 """
 
 import os
@@ -11,9 +11,9 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def spent(without: Collection[int] = ()) -> float:
-    """Seconds of this process and all below it; not of those in *without*, nor below them.
+    """Return the seconds of this process and all below it, except *without* and those below.
 
-    Those of a process that has ended are its parent's, once that has waited for it.
+    The seconds of an ended process count for its parent, once the parent has waited for it.
     """
     times, below = dict[int, float](), dict[int, list[int]]()
     for folder in Path("/proc").iterdir():
@@ -30,7 +30,7 @@ def spent(without: Collection[int] = ()) -> float:
 
 
 def _told(folder: Path) -> tuple[int, float] | None:
-    """Its parent and its seconds; None if it has ended (proc(5): fields 4 and 14 to 17)."""
+    """Return a process's parent and seconds; None if it has ended (proc(5): fields 4, 14 to 17)."""
     try:
         fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

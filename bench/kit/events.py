@@ -1,4 +1,4 @@
-"""A topic full of changes as Debezium writes them, made by Spark in place, in order of position."""
+"""Creates a topic full of changes as Debezium writes them, made by Spark in order of position."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _GTID = "3e11fa47-71ca-11e1-9e33-c80aa9429562:"
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One topic of *partitions* partitions, whose changes take turns over *tables* tables."""
+    """A topic of *partitions* partitions, whose changes rotate over *tables* tables."""
 
     kafka: str
     tables: int
@@ -21,28 +21,28 @@ class Stream:
 
     @property
     def prefix(self) -> str:
-        """The collector's; each stream has its own, so that no stream lands another's topic."""
+        """Return the collector's prefix; each stream has its own, so none lands another's topic."""
         return f"bench-{self.tables}-{self.partitions}"
 
     @property
     def topic(self) -> str:
-        """The topic's name."""
+        """Return the topic's name."""
         return f"{self.prefix}.shop.orders"
 
     def create(self) -> None:
-        """Make the topic, empty."""
+        """Create the topic, empty."""
         self.create_beside(self.topic, self.partitions)
 
     def create_beside(self, topic: str, partitions: int) -> None:
-        """Make another topic, empty."""
+        """Create another topic, empty."""
         admin = KafkaAdminClient(bootstrap_servers=self.kafka)
         admin.create_topics([NewTopic(topic, partitions, 1)])
         admin.close()
 
     def fill(self, session: SparkSession, *, first: int, events: int) -> float:
-        """Write *events* changes, numbered from *first* on; give their mean size in bytes.
+        """Write *events* changes, numbered from *first* on; return their mean size in bytes.
 
-        Each partition gets a stretch of them.
+        Each partition gets a contiguous part of them.
         """
         rows = session.range(first, first + events, 1, self.partitions).select(
             F.lit(self.topic).alias("topic"),
@@ -61,7 +61,7 @@ class Stream:
         return reader.option("subscribe", self.topic).options(**ends).load()
 
     def _envelope(self) -> Column:
-        """One change: an insert, or an update with its before image."""
+        """Return a change: an insert, or an update with its before image."""
         updated = F.col("id") % 2 == 1
         named = F.concat_ws("_", F.lit("orders"), (F.col("id") % self.tables).cast("string"))
         return F.struct(
@@ -96,7 +96,7 @@ class Stream:
 
 
 def _row(state: Column) -> Column:
-    """An order of eight columns."""
+    """Return an order of eight columns."""
     return F.struct(
         "id",
         (F.col("id") * 7919 % 100_000).alias("user_id"),

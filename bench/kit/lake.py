@@ -1,6 +1,6 @@
-"""A lake of mirrors and their change log, written and brought up to date by Sluice's own code.
+"""Keeps a lake of mirrors and their change log, written and updated by Sluice's own code.
 
-Only Kafka is left out: changes are put into the change log as landing would have left them.
+Only Kafka is left out: changes are written to the change log as landing would have left them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ from pipeline.tables.delta.rewrite import create_mirror
 from pipeline.tables.delta.table_format import DeltaMirrors
 
 LANE = "main"
-AT_ONCE = 1_000_000  # rows of a file of a mirror
-RUN_ROWS = 50_000  # rows that landing would sort at once
+AT_ONCE = 1_000_000  # rows per file of a mirror
+RUN_ROWS = 50_000  # rows that landing would sort together
 
 
 def here(groups: Sequence[JobGroup]) -> list[dict[str, MergeOutcome]]:
@@ -47,9 +47,9 @@ def here(groups: Sequence[JobGroup]) -> list[dict[str, MergeOutcome]]:
 
 @dataclass(eq=False)
 class Lake:
-    """Mirrors of *works* in *home*; ``spread`` runs what a pass does not run itself.
+    """Mirrors of *works* in *home*; ``spread`` runs what a merge run does not run in this process.
 
-    With a ``mark`` the lake is there already; else it is new.
+    With a ``mark`` (landing checkpoint) the lake exists already; else it is new.
     """
 
     home: Path
@@ -77,7 +77,7 @@ class Lake:
         self.maintenance = LakeMaintenance(self.settings, third, self.runner.mirrors, _now)
 
     def fill(self, *statements: pa.RecordBatch) -> None:
-        """Make every mirror as a base would have left it, applied through batch 0.
+        """Create every mirror as a base would have left it, applied through batch 0.
 
         *statements* are rows of ``CHANGES`` that describe columns; few readers need them.
         """
@@ -86,7 +86,7 @@ class Lake:
             self._fill(work)
 
     def land(self, *changes: pa.RecordBatch, **facts: Any) -> None:
-        """Commit rows of ``CHANGES`` of the next batch, each group of one table, and their mark.
+        """Commit rows of ``CHANGES`` as the next batch, a table per group, with its checkpoint.
 
         *facts* are other fields of the checkpoint.
         """
@@ -120,7 +120,7 @@ class Lake:
         self.runner.highs.note_landed(batch, high)
 
     def apply(self, waived: frozenset[str] = frozenset()) -> tuple[MergeReport, ...]:
-        """Bring all mirrors up to the newest batch; the turns, which balance."""
+        """Merge all mirrors up to the newest batch; return the reports, which must balance."""
         found: list[MergeReport] = []
         request = MergeRequest(waived)
         while True:
@@ -133,19 +133,19 @@ class Lake:
             found += turns
 
     def upkeep(self) -> None:
-        """Compact what is due, as the service does between passes."""
+        """Compact what is due, as the service does between merge runs."""
         applied = {name: self.runner.mirrors.applied(name) for name in self.checkpoint.tables}
         keys = {work.shard: ("id",) for work in self.works}
         held = self.runner.held.is_held
         self.maintenance.run(self.checkpoint, {}, applied, held, key=keys.__getitem__)
 
     def files(self, work: Workload) -> Mapping[str, ActiveFile]:
-        """The files of a table's mirror, by path."""
+        """Return the files of a table's mirror, by path."""
         snapshot = self.runner.mirrors.look(work.shard)
         return {} if snapshot is None else snapshot.files
 
     def mirror(self, work: Workload) -> str:
-        """The address of a table's mirror."""
+        """Return the address of a table's mirror."""
         return self.settings.mirror(work.shard)
 
     def _fill(self, work: Workload) -> None:
@@ -168,7 +168,7 @@ class Lake:
         self.runner.highs.note_applied(work.shard, 0, frozenset({work.topic}))
 
     def _written(self, groups: Sequence[pa.RecordBatch]) -> WrittenFile:
-        """Rows as one file of the change log, run by run, as one landing task leaves them."""
+        """Write rows as one file of the change log, run by run, as one landing task does."""
         name = f"part-{self.checkpoint.batch:06}-{groups[0]['op'][0]}.parquet"
         with SortedFile(self.log.store, self.log.snapshot.metadata, name, AT) as file:
             run_: list[pa.RecordBatch] = []
@@ -186,7 +186,7 @@ class Lake:
 
 
 def _provided(rows: pa.Table, work: Workload) -> pa.Table:
-    """Rows of a base, with where they come from."""
+    """Return rows of a base, with their origin."""
     count = len(rows)
     parts = {
         "source": pa.repeat(SOURCE, count),

@@ -1,9 +1,9 @@
 """Measures how large the store grows, and for how long its pruning blocks writers.
 
-One hour over midnight is lived through for real by two tables; one changes every minute.
-What that left in the store is then given to all tables and hours, under their own names and times,
-a day at a time, and to each table what its volatility probe remembers of its hours; each day is
-pruned as the service prunes.
+Two tables run for real for one hour over midnight; one changes every minute. The rows that this
+leaves in the store are then copied to all tables and hours, with their own names and times, a day
+at a time. Each table also gets what its volatility probe remembers of its hours. Each day is pruned
+as the service prunes.
 """
 
 import json
@@ -41,15 +41,15 @@ TIMES: Mapping[str, tuple[str, ...]] = {
     "fences": ("at",),
     "ticks": ("planned", "until", "started", "finished"),
 }
-"""Instants of a row; by the first it belongs to an hour, a certificate by its cut."""
-OWN = ("verdicts", "accounts", "certificates")  # rows are a table's own
+"""Instants of a row; the first decides its hour, and the cut that of a certificate."""
+OWN = ("verdicts", "accounts", "certificates")  # tables whose rows belong to a table
 DAILY = ("certificates",)
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """What a probe found."""
+    """The finding of a probe."""
 
     value: float
     as_of: tuple[Fence, ...]
@@ -57,48 +57,48 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class SteadyProbe:
-    """Finds nothing wrong; of the table that is busy, another number each minute."""
+    """A probe that finds nothing wrong; the busy table gets another number each minute."""
 
     busy: str
     limit: timedelta = timedelta(minutes=1)
 
     def measure(self, table: Table, world: World) -> Steady:
-        """Look at nothing but the time."""
+        """Return a number that depends on the time only."""
         fence = world.fence_after(table.sources[0], world.now - timedelta(minutes=1))
         value = float(world.now.minute) if table.name == self.busy else 0.0
         return Steady(value, (fence,) if fence else ())
 
     def judge(self, reading: Steady, past: Sequence[float]) -> Ruling:
-        """All is well."""
+        """Return a PASS."""
         return Ruling(Outcome.PASS, "both sides reach id 1200300")
 
 
 @dataclass(frozen=True, slots=True)
 class NoServers:
-    """Nothing is dialled."""
+    """A replacement of the servers that connects to none."""
 
     def all(self) -> dict[str, object]:
-        """None."""
+        """Return none."""
         return {}
 
     def queries(self, worker: int = 0) -> dict[str, object]:
-        """None."""
+        """Return none."""
         return {}
 
     def admit(self, names: Iterable[str]) -> None:
-        """At once."""
+        """Admit at once."""
 
     def workers(self, names: Iterable[str]) -> int:
-        """One."""
+        """Return one."""
         return 1
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredHour:
-    """Rows that one hour has written: of the busy table, of the other, and of no table."""
+    """The rows that one hour has written: of the busy table, of the other, and of no table."""
 
     busy: Mapping[str, Sequence[Row]]
     idle: Mapping[str, Sequence[Row]]
@@ -107,9 +107,9 @@ class StoredHour:
 
 @dataclass(frozen=True, slots=True)
 class Lived:
-    """Bytes of the store and its rows by table; ``pause`` is a writer's longest wait, in s.
+    """Bytes of the store and its rows by table; ``pause`` is a writer's longest wait, in seconds.
 
-    ``pruning`` is the CPU of the last prune of a day, and ``hourly`` of one more an hour later.
+    ``pruning`` is the CPU of the last prune of a day, and ``hourly`` that of another an hour later.
     """
 
     size: int
@@ -121,7 +121,7 @@ class Lived:
 
 @dataclass(frozen=True, slots=True)
 class LivedHour:
-    """The store at ``path`` after two tables have lived through an hour, which ended ``at``."""
+    """The store at ``path`` after an hour of two tables, which ended ``at``."""
 
     path: Path
     stored: StoredHour
@@ -129,10 +129,10 @@ class LivedHour:
 
 
 def live_hour(folder: Path) -> LivedHour:
-    """Live through an hour over midnight, in *folder*.
+    """Run an hour over midnight, in *folder*.
 
     Raises:
-        RuntimeError: a job has failed, so that its rows are missing.
+        RuntimeError: a job has failed, so its rows are missing.
     """
     service = Service(folder, 2)
     service.clock.now = BEGIN.replace(hour=23, minute=25)
@@ -143,7 +143,7 @@ def live_hour(folder: Path) -> LivedHour:
         app.observers.servers = NoServers()  # type: ignore[assignment]
         event.listen(app.store.database.engine, "checkout", _hasty)
         _live(service, app, timedelta(minutes=5))
-        app.observers.census.ask()  # else nothing is certified
+        app.observers.census.ask()  # otherwise nothing is certified
         since = service.clock.now
         _live(service, app, HOUR)
         if app.schedule.problems:
@@ -153,7 +153,7 @@ def live_hour(folder: Path) -> LivedHour:
 
 
 def live_days(hour: LivedHour, path: Path, size: int, days: int) -> Lived:
-    """What *days* like *hour* of *size* tables leave in the store, written to *path*."""
+    """Return what *days* like *hour* of *size* tables leave in the store, written to *path*."""
     spent, used = list[float](), 0.0
     with closing(sqlite3.connect(hour.path)) as before, closing(sqlite3.connect(path)) as after:
         before.backup(after)
@@ -185,7 +185,7 @@ def _live(service: Service, app: App, length: timedelta) -> None:
 
 
 def _hasty(connection: Any, *_: object) -> None:
-    """An hour of a commit a second need not wait for the disk each time."""
+    """Turn off waits for the disk, because the hour has a commit a second."""
     connection.execute("PRAGMA synchronous=OFF").close()
 
 
@@ -210,7 +210,7 @@ def _hour(path: Path, service: Service, since: float) -> StoredHour:
 
 
 def rows(hour: StoredHour, name: str, size: int, *, day: int) -> Iterator[Row]:
-    """Rows of one day in *name*."""
+    """Yield the rows of one day in *name*."""
     for number in range(1) if name in DAILY else range(24):
         later = day * DAY + (number + 1) * HOUR
         if name not in OWN:
@@ -248,7 +248,7 @@ def _insert(connection: sqlite3.Connection, name: str, rows: Iterator[Row]) -> N
 
 
 def memories(size: int, now: datetime, days: int) -> Iterator[Row]:
-    """What volatility remembers of each table after so many days."""
+    """Yield what volatility remembers of each table after so many days."""
     hours = [CountedInterval(now - hour * HOUR, 1234.5) for hour in range(days * 24, 0, -1)]
     kept = json.dumps(
         {"kept": volatility.dump_memory(now, 123_456, hours), "batch": 123_456, "life": 7}
@@ -260,7 +260,7 @@ def memories(size: int, now: datetime, days: int) -> Iterator[Row]:
 
 
 def _pruned(store: ServiceStore, now: datetime, spent: list[float]) -> float:
-    """Prune what is due at *now*; add how long the store was kept each time; CPU seconds."""
+    """Prune what is due at *now*; append how long the store was locked; return CPU seconds."""
     plain, began = Database.write, time.process_time()
     with patch.object(Database, "write", lambda self: _Timed(plain(self), spent)):
         store.prune(now)
@@ -278,7 +278,7 @@ def _counted(path: Path) -> dict[str, int]:
 
 @dataclass(eq=False)
 class _Timed:
-    """A transaction, and how long it was."""
+    """A transaction that records its duration."""
 
     inner: Any
     spent: list[float]

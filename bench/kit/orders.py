@@ -1,4 +1,4 @@
-"""A MySQL table of orders, copied as often as it is needed, and somebody who writes to it."""
+"""Creates copies of a MySQL table of orders, and changes one of them."""
 
 import multiprocessing
 import random
@@ -20,28 +20,28 @@ CREATE = f"""CREATE TABLE {DATABASE}.{{table}} (
     total DECIMAL(12,2) NOT NULL, placed DATETIME(6) NOT NULL, coupon VARCHAR(20),
     note VARCHAR(120) NOT NULL, touched BIGINT NOT NULL)"""
 DIGITS = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
-SOME = 100_000  # rows of one statement that fills
+SOME = 100_000  # rows of one statement of the fill
 ROW = """n, n * 7919 % 100000, ELT(1 + n % 3, 'new', 'paid', 'sent'), n % 900 + 0.25,
     TIMESTAMP('2024-01-01') + INTERVAL n SECOND, NULL,
     CONCAT('a note with "quotes" and ', MD5(n)), n"""
-TICK = 0.02  # seconds between two transactions of who writes
-MOST = 200  # statements of one of them, where the writer is behind
+TICK = 0.02  # seconds between two transactions of the writer
+MOST = 200  # statements of one transaction, if the writer is late
 
 
 @dataclass(eq=False)
 class Orders:
-    """Tables of ``rows`` rows each in ``server``; what fills them is not in its log."""
+    """Tables of ``rows`` rows each in ``server``; their fill is not in its log."""
 
     server: MySQL
     rows: int
     written: int = field(default=0, init=False)
 
     def create(self) -> None:
-        """Make the database."""
+        """Create the database."""
         self.server.execute(f"CREATE DATABASE {DATABASE}")
 
     def fill(self, table: str) -> None:
-        """Make one more table: orders 1 to ``rows``."""
+        """Create one more table: orders 1 to ``rows``."""
         statements = [CREATE.format(table=table), "SET sql_log_bin = 0"]
         parts = " CROSS JOIN ".join(f"({DIGITS}) AS t{at}" for at in range(5))
         number = " + ".join(f"t{at}.d * {10**at}" for at in range(5))
@@ -54,9 +54,9 @@ class Orders:
 
     @contextmanager
     def changing(self, table: str, a_second: int) -> Iterator[None]:
-        """Have so many rows change each second: updates, inserts, deletes, keys.
+        """Change so many rows each second during the block: updates, inserts, deletes, keys.
 
-        The writer is a process: a thread of ours would wait for other computations here.
+        The writer is a process, because a thread would wait for other computations of this one.
         """
         own = multiprocessing.get_context("spawn")
         ended, told = own.Event(), own.Queue()
@@ -74,7 +74,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """What one writer does: ``a_second`` changes of ``table``, which began with ``rows`` rows."""
+    """The work of one writer: ``a_second`` changes of ``table``, which has ``rows`` rows first."""
 
     host: str
     port: int
@@ -84,7 +84,7 @@ class _Load:
 
 
 def _write(load: _Load, ended: Event, told: "Queue[int]") -> None:
-    """Write until *ended*; then tell how many rows have changed."""
+    """Write until *ended*; then put how many rows have changed into *told*."""
     chance, written, begun, sent = random.Random(7), 0, time.monotonic(), 0
     with pymysql.connect(host=load.host, port=load.port, user="root") as link:
         while not ended.wait(TICK):

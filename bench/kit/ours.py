@@ -1,4 +1,4 @@
-"""Sluice's landing as the service builds it; only the server and its collector are at rest."""
+"""Builds Sluice's landing as the service does; only the server and its collector are at rest."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,21 +24,21 @@ from pipeline.transports.kafka import KafkaTransport
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A server and its collector, at rest behind everything in the topic."""
+    """A server and its collector, at rest after everything in the topic."""
 
     def sends(self) -> None:
-        """All there is."""
+        """Return that everything is sent."""
 
     def head(self) -> Head:
-        """The end of the log."""
+        """Return the end of the log."""
         return Head("3e11fa47-71ca-11e1-9e33-c80aa9429562", binlog_position(3, 4))
 
     def acknowledged(self) -> Acknowledged:
-        """Everything was handed over."""
+        """Return that everything was handed over."""
         return Acknowledged(binlog_position(3, 4))
 
     def captures(self) -> CaptureScope:
-        """Every table."""
+        """Return every table."""
         return CaptureScope(lambda shard: True)
 
 
@@ -72,6 +72,6 @@ def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTra
 
 
 def land(landing: Landing) -> None:
-    """Land all there is, by as many batches as the product takes."""
+    """Land everything, by as many batches as the product takes."""
     while landing.land(frozenset()).batch is not None:
         pass

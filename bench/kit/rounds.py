@@ -1,7 +1,8 @@
 """Compares two ways by alternating rounds on the same input.
 
-The machine's mood changes over minutes, so contenders take turns within a round and go first by
-rotation; a ratio is made within each round.  No time counts before the results were seen equal.
+The speed of the machine changes over minutes. So contenders alternate within a round, and the first
+one rotates; a ratio is computed within each round. No time counts before the results were found
+equal.
 """
 
 import os
@@ -26,9 +27,9 @@ class Contender:
 def compete(
     contenders: Sequence[Contender], rounds: int, check: Callable[[int], None]
 ) -> dict[str, list[float]]:
-    """Run *rounds* rounds; give seconds by contender, one for each round.
+    """Run *rounds* rounds; return seconds by contender, one for each round.
 
-    *check* raises when the results of a round differ.
+    *check* raises if the results of a round differ.
     """
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     for number in range(rounds):
@@ -44,7 +45,7 @@ def compete(
 
 
 def speed(times: Times, name: str, against: str) -> float:
-    """How many times as fast *name* is as *against*: the median of the rounds' ratios."""
+    """Return how many times as fast *name* is as *against*: the median of the rounds' ratios."""
     return statistics.median(
         theirs / ours for ours, theirs in zip(times[name], times[against], strict=True)
     )
@@ -64,5 +65,5 @@ def report(title: str, times: Times, against: str, wanted: float | None = None) 
 
 
 def under_load() -> str:
-    """How busy the machine is; a figure in seconds says little without it."""
+    """Return how busy the machine is; seconds mean little without it."""
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"

@@ -1,6 +1,6 @@
-"""The service as it is wired, over a lake, collectors and sources that answer at once.
+"""Wires the service over a lake, collectors and sources that answer at once.
 
-The store is a real file.  Nothing here starts a thread, a JVM or a server; time is moved by hand.
+The store is a real file. Nothing here starts a thread, a JVM or a server; time is moved by hand.
 """
 
 import re
@@ -55,24 +55,24 @@ _SOURCE = """
 
 @dataclass(eq=False)
 class Clock:
-    """The service's clock: it is stopped, except where it is set to follow real time."""
+    """The service's clock: it is stopped, unless it is set to follow real time."""
 
     now: datetime = BEGIN
     since: float | None = None
 
     def __call__(self) -> datetime:
-        """Now, which is never the same instant again."""
+        """Return the current instant, which is different in each call."""
         self.now += timedelta(microseconds=1)
         if self.since is None:
             return self.now
         return self.now + timedelta(seconds=time.monotonic() - self.since)
 
     def flows(self) -> None:
-        """Continue in real time."""
+        """Follow real time from now on."""
         self.since = time.monotonic()
 
     def stands(self) -> None:
-        """Stand still again."""
+        """Stop again."""
         self.now, self.since = self(), None
 
 
@@ -84,11 +84,11 @@ class Beats:
 
     @property
     def handed_over(self) -> Acknowledged:
-        """What every collector says."""
+        """Return what every collector reports."""
         return Acknowledged(binlog_position(1, self.number * 100 + 1))
 
     def next(self, at: datetime) -> tuple[Fence, ...]:
-        """One of each source."""
+        """Return the next heartbeat of each source."""
         self.number += 1
         head = Head("A", binlog_position(1, self.number * 100))
         return tuple(Fence(name, self.number, at, head) for name in SOURCES)
@@ -96,24 +96,24 @@ class Beats:
 
 @dataclass(frozen=True, slots=True)
 class FakeCollector:
-    """One that runs, and has handed over all."""
+    """A running collector that has handed over everything."""
 
     beats: Beats
 
     def acknowledged(self) -> Acknowledged:
-        """All."""
+        """Return that everything was handed over."""
         return self.beats.handed_over
 
     def captures(self) -> CaptureScope:
-        """Every table."""
+        """Return every table."""
         return CaptureScope(lambda shard: True, ".+", said_by="this bench")
 
     def state(self) -> CollectorState:
-        """It runs."""
+        """Return that it runs."""
         return CollectorState("running")
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,44 +124,44 @@ class FakeSource:
     there: tuple[str, ...]
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Those whose whole name matches."""
+        """Return tables whose whole name matches."""
         return tuple(Shard(self.name, one) for one in self.there if re.fullmatch(pattern, one))
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        """One column."""
+        """Return one column."""
         return ("id",)
 
     def columns(self, shard: Shard) -> Sequence[Column]:
-        """An integer."""
+        """Return an integer column."""
         return [MySqlColumn("id", "BIGINT")]
 
 
 @dataclass(eq=False)
 class FakeKafka:
-    """Topics of *PARTITIONS* each, that end where the mark stands."""
+    """Topics of *PARTITIONS* partitions each, which end at the checkpoint."""
 
     lake: "FakeLake"
 
     def topics(self, pattern: str) -> dict[str, str]:
-        """Those whose whole name matches, without ids."""
+        """Return topics whose whole name matches, without ids."""
         return {one.name: "" for one in self.settings(pattern)}
 
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
-        """A week."""
+        """Return a retention of a week."""
         topics = {at.topic for at in self.lake.newest.offsets}
         kept = {"retention.ms": str(timedelta(days=7) // timedelta(milliseconds=1))}
         found = sorted(topic for topic in topics if re.fullmatch(pattern, topic))
         return tuple(TopicFacts(topic, settings=kept) for topic in found)
 
     def ends(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionEnd]:
-        """As landed."""
+        """Return the ends as landed."""
         own = set(topics)
         return {at: end for at, end in self.lake.newest.offsets.items() if at.topic in own}
 
 
 @dataclass(eq=False)
 class FakeLake:
-    """A mark that grows by its own texts, and mirrors at versions; *asked* counts looks at them."""
+    """A checkpoint that grows by its own texts, and mirrors at versions; *asked* counts reads."""
 
     tables: Sequence[str]
     beats: Beats
@@ -171,7 +171,7 @@ class FakeLake:
     text: str = ""
 
     def __post_init__(self) -> None:
-        """Everything has its base, landed and applied in batch 0."""
+        """Give every table a base, landed and applied in batch 0."""
         shards = {Shard(source_of(n), name): name for n, name in enumerate(self.tables)}
         ends = {
             TopicPartition(f"{shard.source}.{name}", partition): PartitionEnd(1)
@@ -195,18 +195,18 @@ class FakeLake:
         self.mirrors = {name: MirrorPosition(0, 0, f"{name}-1") for name in self.tables}
 
     def checkpoint(self) -> Checkpoint:
-        """Read on from the one before, as the change log's reader does."""
+        """Read on from the previous checkpoint, as the change log's reader does."""
         if self.text:
             self.newest, self.text = self.newest.advanced(self.text), ""
         return self.newest
 
     def applied(self, table: str) -> MirrorPosition | None:
-        """Where it stands."""
+        """Return the mirror's position."""
         self.asked += 1
         return self.mirrors.get(table)
 
     def history(self, table: str, since: int) -> Sequence[Commit]:
-        """Commits of our own."""
+        """Return commits, all of Sluice."""
         newest = self.mirrors[table].version
         return [
             Commit(
@@ -216,7 +216,7 @@ class FakeLake:
         ]
 
     def land(self, changed: Sequence[str] = (), *, partitions: int = PARTITIONS) -> str:
-        """Land and apply a batch with a change in *partitions* of each of *changed*; its text."""
+        """Land and apply a batch that changes *partitions* of *changed* tables; return its text."""
         before = self.checkpoint()
         batch, place = before.batch + 1, self.beats.number
         own = {name: shard.source for shard, name in before.shards.items() if name}
@@ -245,7 +245,7 @@ class FakeLake:
 
 @dataclass(eq=False)
 class Service:
-    """One life after the other of a service of *size* tables, in *folder*."""
+    """A service of *size* tables in *folder*, which can run several times, one after the other."""
 
     folder: Path
     size: int
@@ -254,7 +254,7 @@ class Service:
     app: App = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the lake; begin no life yet."""
+        """Create the lake; start no run yet."""
         self.tables = tuple(f"shop.orders_{number:05}" for number in range(self.size))
         self.lake = FakeLake(self.tables, self.beats)
         text = f"lake: lake\nkafka: 127.0.0.1:9\nsources:{''.join(map(_source, SOURCES))}"
@@ -263,7 +263,7 @@ class Service:
 
     @contextmanager
     def life(self) -> Iterator[App]:
-        """The parts as `sluice run` wires them, remembering what the store does."""
+        """Run the service: its parts as `sluice run` wires them, with the memory from the store."""
         store = ServiceStore.open(self.folder / "s.db", service=True)
         self.app = App(self.config, store, clock=self.clock)
         try:
@@ -274,23 +274,23 @@ class Service:
             self.app.close()
 
     def write_heartbeat(self, seconds: float = 1) -> None:
-        """Let time pass, and every heartbeat be written, landed nowhere yet."""
+        """Let time pass, and write every heartbeat; none lands yet."""
         if self.clock.since is None:
             self.clock.now += timedelta(seconds=seconds)
         for fence in self.beats.next(self.clock()):
             self.app.observers.fences.add(fence)
 
     def round(self, changed: Sequence[str] = ()) -> None:
-        """Five seconds of a healthy pipeline, without the look at it."""
+        """Simulate five seconds of a healthy pipeline, without the monitoring round."""
         for _ in range(1 if self.clock.since else 5):
             self.write_heartbeat()
         self.lake.land(changed)
 
     def settle(self) -> None:
-        """Turn rounds until yesterday is certified, and all that a board shows is known.
+        """Run rounds until yesterday is certified, and everything on the board is known.
 
         Raises:
-            RuntimeError: no retention is known, so that a round would be measured without it.
+            RuntimeError: no retention is known, so a round would be measured without it.
         """
         for _ in range(SETTLING):
             self.round()
@@ -301,11 +301,11 @@ class Service:
             raise RuntimeError("the board has no retention; make the fake clients complete")
 
     def changing(self, share: float) -> Sequence[str]:
-        """Some of the tables, at least one."""
+        """Return some of the tables, at least one."""
         return self.tables[: max(1, int(self.size * share))]
 
     def _fake(self) -> None:
-        app: Any = self.app.observers  # plain objects stand in for its clients
+        app: Any = self.app.observers  # plain objects replace its clients
         there = {name: self._of(name) for name in SOURCES}
         app.collectors.update({name: FakeCollector(self.beats) for name in SOURCES})
         app.watcher.sampler.lake = app.watcher.sampler.foreign.lake = self.lake
@@ -323,7 +323,7 @@ class Service:
 
 
 def source_of(number: int) -> str:
-    """Where the table of that number comes from."""
+    """Return the source of the table with that number."""
     return SOURCES[number % len(SOURCES)]
 
 

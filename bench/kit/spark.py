@@ -1,4 +1,4 @@
-"""The session both benchmarks run in: the product's own, so that no way has other settings."""
+"""Opens the session of the benchmarks: the product's own, so that all have the same settings."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from pipeline.spark.session import open_session
 
 PLUG_INS = ("pipeline.formats.debezium_json", "pipeline.transports.kafka")
 Sum = tuple[int, int]
-"""How many rows, and the sum of their hashes: equal for equal sets of rows, in any order."""
+"""The number of rows, and the sum of their hashes: equal for equal sets of rows, in any order."""
 
 
 def session(settings: PipelineSettings) -> SparkSession:
@@ -20,13 +20,13 @@ def session(settings: PipelineSettings) -> SparkSession:
 
 
 def fresh(folder: Path, name: str) -> str:
-    """A path for a table that is not written yet."""
+    """Return a path for a table that is not written yet."""
     number = sum(1 for _ in folder.glob(f"{name}-*"))
     return str(folder / f"{name}-{number:03}")
 
 
 def total(rows: DataFrame) -> Sum:
-    """Sum up *rows*; the same columns in the same order are the caller's concern."""
+    """Sum up *rows*; the caller keeps the same columns in the same order."""
     hashed = F.xxhash64(*(F.col(f"`{name}`") for name in rows.columns))
     found = rows.agg(
         F.count(F.lit(1)).alias("rows"), F.sum(hashed.cast("decimal(20,0)")).alias("hashes")
@@ -38,7 +38,7 @@ def require_equal(sums: dict[str, Sum]) -> None:
     """Raise unless all *sums* are the same.
 
     Raises:
-        AssertionError: names who differs.
+        AssertionError: names those that differ.
     """
     if len(set(sums.values())) > 1:
         raise AssertionError(f"results differ: {sums}")

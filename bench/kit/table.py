@@ -1,4 +1,4 @@
-"""A table's rows and its changes, made over Arrow from a row's number and version alone."""
+"""Creates a table's rows and changes with Arrow, from a row's number and version alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,12 +53,12 @@ WIDE: tuple[Column, ...] = (
 )
 
 
-@dataclass(frozen=True)  # without slots: the columns are asked for again and again
+@dataclass(frozen=True)  # without slots: the columns are computed once
 class Workload:
     """A table of *rows* rows; each round changes *changed* among the newest *window*.
 
-    ``width`` are its columns; with ``text_keys`` the key is a text that has nothing to do with a
-    row's age, as a UUID has not.
+    ``width`` is the number of its columns. With ``text_keys`` the key is a text that does not
+    depend on the age of a row, as a UUID.
     """
 
     width: tuple[Column, ...]
@@ -70,28 +70,28 @@ class Workload:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The columns, by whose numbers values differ."""
+        """Return the columns; values differ by their numbers."""
         first = replace(TEXT if self.text_keys else BIG, name="id")
         placed = enumerate((first, *self.width[1:]), start=1)
         return tuple(replace(column, position=place) for place, column in placed)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names."""
+        """Return the columns' names."""
         return tuple(column.name for column in self.columns)
 
     @property
     def schema(self) -> TableSchema:
-        """The column as a schema event describes it."""
+        """Return the columns as a schema event describes them."""
         return TableSchema(self.shard, BORN, self.columns, ("id",))
 
     @property
     def topic(self) -> str:
-        """Where its changes come from; of one partition."""
+        """Return the topic of its changes, with one partition."""
         return f"bench.{self.shard}"
 
     def image(self, at_once: int) -> Iterator[pa.Table]:
-        """The table before the first round, by key: its columns, and ``order``."""
+        """Yield the table before the first round, by key: its columns, and ``order``."""
         numbers = np.arange(self.rows, dtype=np.int64)
         if self.text_keys:
             numbers = numbers[np.argsort(_scrambled(numbers))]
@@ -101,7 +101,7 @@ class Workload:
             yield pa.table({**rows, "order": _order(1, part)})
 
     def changes(self, round_: int) -> pa.RecordBatch:
-        """Rows of ``CHANGES`` of one round, which numbers the batch; in no order of their keys.
+        """Return rows of ``CHANGES`` of one round, which numbers the batch; keys have no order.
 
         Of ten changed keys one is new, one is deleted, and one was changed twice.
         """
@@ -115,7 +115,7 @@ class Workload:
         return self._logged(keys, round_ * 2 + last, ops, round_)
 
     def _drawn(self, place: Numbers, round_: int) -> Numbers:
-        """Places of the changed keys in the window, each once."""
+        """Return distinct positions of changed keys in the window."""
         return (place * (self.window // self.changed) + round_) % self.window
 
     def _logged(
@@ -149,14 +149,14 @@ class Workload:
         return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 
     def _values(self, number: Numbers, version: Numbers) -> dict[str, pa.Array]:
-        """A row's values as the lake holds them."""
+        """Return a row's values as the lake has them."""
         return {
             column.name: _value(column, _varied(place, number, version)).cast(arrow_type(column))
             for place, column in enumerate(self.columns)
         }
 
     def _json(self, number: Numbers, version: Numbers) -> pa.Array:
-        """Rows as Debezium writes them."""
+        """Return rows as Debezium writes them."""
         parts: list[pa.Array | str] = []
         for place, column in enumerate(self.columns):
             sign = "," if place else "{"
@@ -171,14 +171,14 @@ class Workload:
 
 
 def parsed(columns: Sequence[Column], image: SparkColumn) -> list[SparkColumn]:
-    """Values of a row out of its JSON, by nothing but Spark."""
+    """Return the values of a row from its JSON, parsed by Spark alone."""
     shape = ", ".join(f"{one.name} {_WIRES.get(one.kind, 'bigint')}" for one in columns)
     row = F.from_json(image, shape)
     return [_unwired(column, row[column.name]).alias(column.name) for column in columns]
 
 
 def _varied(place: int, number: Numbers, version: Numbers) -> Numbers:
-    """What the value of column *place* is made of: different for each row, version and column."""
+    """Return the seed of a value of column *place*: different for each row, version and column."""
     return number * (place + 3) + version if place else number
 
 
@@ -201,7 +201,7 @@ def _value(column: Column, number: Numbers) -> pa.Array:
 
 
 def _wired(column: Column, number: Numbers) -> pa.Array:
-    """A value as Debezium writes it into JSON."""
+    """Return a value as Debezium writes it into JSON."""
     value = _value(column, number)
     if column.kind == "DATETIME":
         return value.view(pa.int64()).cast(pa.string())
@@ -213,7 +213,7 @@ def _wired(column: Column, number: Numbers) -> pa.Array:
 
 
 def _unwired(column: Column, value: SparkColumn) -> SparkColumn:
-    """The way back."""
+    """Return the value that Debezium's JSON means."""
     lake = lake_type(column)
     if column.kind == "DATETIME":
         return F.timestamp_micros(value).cast(lake)
@@ -223,7 +223,7 @@ def _unwired(column: Column, value: SparkColumn) -> SparkColumn:
 
 
 def _scrambled(number: Numbers) -> Numbers:
-    """A number for each number, once, in no order."""
+    """Return a distinct number for each number, in no order."""
     mixed = number.astype(np.uint64) * np.uint64(_SCRAMBLE) & np.uint64((1 << _BITS) - 1)
     return mixed.astype(np.int64)
 

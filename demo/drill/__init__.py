@@ -1,1 +1,1 @@
-"""The drill: faults put into a running pipeline, and what found them."""
+"""The drill: puts faults into a running pipeline, and reports what found them."""

@@ -1,8 +1,9 @@
-"""A drill on servers that somebody else runs: what it checks first, and what it removes at its end.
+"""Runs a drill on servers that others run: checks them first, and cleans up at its end.
 
-All that it makes there has one name: database, connector, topics, and of Postgres publication and
-slot. It touches nothing of another name, and refuses a name that is taken. What it makes is noted
-in a file before it is made, with the command that removes it: a killed drill removes nothing.
+All things that it creates there have one name: database, connector, topics, and for Postgres
+publication and slot. It touches nothing with another name, and refuses a name that is taken. Each
+thing is noted in a file before it is created, with the command that removes it, because a killed
+drill removes nothing.
 """
 
 import re
@@ -27,9 +28,9 @@ from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.settings import CollectorSettings, SourceSettings, parse_host_port, without_login
 
 NOTES = "remove.txt"
-"""In the folder of the drill: commands that remove what it has made; gone once that is removed."""
+"""File in the drill's folder: commands that remove what it created; deleted with the last one."""
 RANDOM = "sluice_drill_"
-"""How names begin that the drill chooses."""
+"""Prefix of names that the drill chooses."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 PORTS = range(1, 2**16)
 EXAMPLE = "db-1:3306"
@@ -40,16 +41,16 @@ TOPICS = r"(__debezium-heartbeat\.|__schema-history\.)?{prefix}(\..*)?"
 
 
 class RefusedError(UnreachableError):
-    """The database server answered that it does not do what it was asked for."""
+    """Raised if the database server answers that it refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """Servers of the user, and who the drill is there.
+    """Addresses of the user's servers, and the drill's login.
 
     ``seen`` and ``kafka_seen`` are the addresses of database and Kafka in Connect's network.
-    ``connector_password`` is what the connector's config has for the password, such as a reference
-    that Connect resolves.
+    ``connector_password`` is the password in the connector's config, such as a reference that
+    Connect resolves.
     """
 
     kind: str
@@ -75,10 +76,10 @@ class ServerAddresses:
 def read_addresses(
     given: Mapping[str, Any], environment: Mapping[str, str]
 ) -> ServerAddresses | None:
-    """The servers that options name; None if no option is *given*: the drill starts its own.
+    """Return the servers of the options; None if no option is *given*: the drill starts its own.
 
     Raises:
-        ConfigError: if an option is missing, or cannot be used.
+        ConfigError: an option is missing or invalid.
     """
     named = {option: value for option, value in given.items() if value not in (None, "")}
     if not named:
@@ -134,9 +135,9 @@ def _is_url(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MadeThing:
-    """Something that the drill makes on a server; ``command`` removes it, as ``remove`` does.
+    """A thing that the drill creates on a server; ``remove`` and ``command`` both remove it.
 
-    ``remove`` may be called when it is not there.
+    ``remove`` may be called if it does not exist.
     """
 
     what: str
@@ -146,17 +147,17 @@ class MadeThing:
 
 @dataclass(eq=False)
 class Cleanup:
-    """Removes what was made, newest first; ``file`` has the commands for what is still there."""
+    """Removes created things, newest first; ``file`` has the commands for the remaining ones."""
 
     file: Path
     say: Callable[[str], None] = lambda _: None
     _made: list[MadeThing] = field(default_factory=list)
 
     def claim(self) -> None:
-        """Refuse to go on where an earlier drill has left something.
+        """Refuse to start if an earlier drill has left something.
 
         Raises:
-            ConfigError: if it has.
+            ConfigError: it has.
         """
         if self.file.exists():
             msg = (
@@ -166,18 +167,18 @@ class Cleanup:
             raise ConfigError(msg)
 
     def add(self, made: MadeThing) -> None:
-        """Note what is about to be made."""
+        """Note a thing before it is created."""
         self._made.append(made)
         self._note()
 
     def forget(self, made: MadeThing) -> None:
-        """Leave alone what could not be made: what has its name is another's."""
+        """Forget a thing that could not be created: another owner's thing has its name."""
         self._made.remove(made)
         self._note()
 
     def remove_all(self) -> None:
-        """Remove everything; what cannot be removed is reported, and stays noted."""
-        if not self._made:  # the file may be an earlier drill's
+        """Remove everything; a thing that cannot be removed is reported and stays noted."""
+        if not self._made:  # the file may be that of an earlier drill
             return
         left = []
         for made in reversed(self._made):
@@ -201,50 +202,50 @@ class Cleanup:
 
 
 class ExternalDatabase(Protocol):
-    """A database server that somebody else runs."""
+    """A database server that others run."""
 
     @property
     def label(self) -> str:
-        """What it is, and where."""
+        """Return its kind and address."""
         ...
 
     def troubles(self) -> Iterator[str]:
-        """Why the drill cannot run on it, each with its remedy; nothing is changed."""
+        """Yield why the drill cannot run on it, each with its remedy; nothing is changed."""
         ...
 
     def warnings(self) -> Iterator[str]:
-        """What may make the results worse, each with its remedy."""
+        """Yield what may make the results worse, each with its remedy."""
         ...
 
     def describe(self) -> str:
-        """What it is, where, and who the drill is there, for the report."""
+        """Return its kind, address and the drill's user, for the report."""
         ...
 
     def create(self) -> None:
         """Create the database of the drill.
 
         Raises:
-            RefusedError: if the server answers that it does not.
-            UnreachableError: if it does not answer.
+            RefusedError: the server refuses it.
+            UnreachableError: the server does not answer.
         """
         ...
 
     def things(self) -> Sequence[MadeThing]:
-        """What is made on it, in the order in which it is made."""
+        """Return the things created on it, in order."""
         ...
 
     def source(self) -> DrillSource:
-        """The tables of the drill on it."""
+        """Return the tables of the drill on it."""
         ...
 
     def trial_config(self, config: Mapping[str, str]) -> Mapping[str, str]:
-        """*config* of the connector as Connect can check it before the database is there."""
+        """Return *config* of the connector for Connect's check before the database exists."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteKafka:
-    """Brokers that somebody else runs."""
+    """Brokers that others run."""
 
     bootstrap: str
 
@@ -254,7 +255,7 @@ class RemoteKafka:
             return list(admin.list_topics())
 
     def troubles(self, prefix: str) -> Iterator[str]:
-        """It does not answer, or has topics with that *prefix*."""
+        """Yield faults: no answer, or topics with that *prefix*."""
         try:
             taken = own_topics(self.topics(), prefix)
         except (KafkaError, OSError, ValueError) as error:
@@ -268,7 +269,7 @@ class RemoteKafka:
             )
 
     def delete_topics(self, prefix: str) -> None:
-        """Delete those with *prefix*; returns when none is there."""
+        """Delete topics with *prefix*; returns when none is left."""
         with closing(self._admin()) as admin:
             wait_until(lambda: not _deleted(admin, prefix), GONE, f"end of the topics {prefix}")
 
@@ -281,13 +282,13 @@ class RemoteKafka:
 
 
 def own_topics(topics: Iterable[str], prefix: str) -> list[str]:
-    """Those of *topics* that a connector with that *prefix* makes, sorted."""
+    """Return those of *topics* that a connector with that *prefix* creates, sorted."""
     pattern = re.compile(TOPICS.format(prefix=re.escape(prefix)))
     return sorted(name for name in topics if pattern.fullmatch(name))
 
 
 def _deleted(admin: Any, prefix: str) -> list[str]:
-    """Topics with *prefix* that were there just now, and are being deleted."""
+    """Delete the existing topics with *prefix*, and return their names."""
     if found := own_topics(admin.list_topics(), prefix):
         admin.delete_topics(found, raise_errors=False)
     return found
@@ -295,7 +296,7 @@ def _deleted(admin: Any, prefix: str) -> list[str]:
 
 @dataclass(eq=False)
 class ExternalServers:
-    """The user's database, Kafka and Connect, with what the drill makes on them."""
+    """The user's database, Kafka and Connect, with what the drill creates on them."""
 
     addresses: ServerAddresses
     database: ExternalDatabase
@@ -307,7 +308,7 @@ class ExternalServers:
         """Check all servers, and create the database of the drill.
 
         Raises:
-            ConfigError: naming everything that prevents the drill, a line each.
+            ConfigError: lists everything that prevents the drill, a line each.
         """
         self.cleanup.claim()
         if troubles := list(self.troubles()):
@@ -321,7 +322,7 @@ class ExternalServers:
         self.cleanup.add(first)
         try:
             self.database.create()
-        except RefusedError:  # after any other error the database may be there
+        except RefusedError:  # after any other error the database may exist
             self.cleanup.forget(first)
             raise
         kafka_topics = f"kafka-topics.sh --bootstrap-server {self.kafka.bootstrap}"
@@ -345,15 +346,15 @@ class ExternalServers:
 
     @property
     def notes(self) -> Path:
-        """The file with the commands that remove everything."""
+        """Return the file with the commands that remove everything."""
         return self.cleanup.file
 
     def stop(self) -> None:
-        """Remove everything that was made."""
+        """Remove everything that was created."""
         self.cleanup.remove_all()
 
     def describe(self) -> tuple[str, ...]:
-        """Which servers are used, and as whom; without passwords."""
+        """Return the servers and users of the drill; without passwords."""
         name = self.addresses.name
         return (
             self.database.describe(),
@@ -363,7 +364,7 @@ class ExternalServers:
         )
 
     def troubles(self) -> Iterator[str]:
-        """Everything that prevents the drill, each with its remedy; nothing is changed."""
+        """Yield everything that prevents the drill, each with its remedy; nothing is changed."""
         of_database = list(self.database.troubles())
         yield from of_database
         yield from self.kafka.troubles(self.addresses.name)
@@ -393,7 +394,7 @@ class ExternalServers:
                 )
 
     def _remove_connector(self) -> None:
-        """Remove it and its offsets, which workers older than Kafka 3.6 keep."""
+        """Remove the connector and its offsets, which workers older than Kafka 3.6 keep."""
         name = self.addresses.name
         if name not in self.connect.connectors():
             return
@@ -406,7 +407,7 @@ class ExternalServers:
 
 
 def source_settings(addresses: ServerAddresses) -> SourceSettings:
-    """How `sluice run` logs in to the database."""
+    """Return how `sluice run` logs in to the database."""
     return SourceSettings(
         name=addresses.where,
         host=addresses.host,
@@ -421,7 +422,7 @@ def source_settings(addresses: ServerAddresses) -> SourceSettings:
 
 
 def service_settings(addresses: ServerAddresses, names: Names) -> dict[str, Any]:
-    """The source in the service's config; None: the key of the demo's config is left out."""
+    """Return the source of the service's config; None removes a key of the demo's config."""
     password = {"password": None} if not addresses.password else {}
     tls = {"tls": addresses.tls} if addresses.tls is not None else {}
     return {

@@ -1,4 +1,4 @@
-"""MySQL and Postgres servers that somebody else runs, as a drill uses them."""
+"""Provides MySQL and Postgres servers that others run, for a drill."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,9 +47,9 @@ OUTAGE, CLOCK_SKEW = timedelta(hours=1), timedelta(seconds=2)
 OWN_RIGHTS = ("CREATE", "DROP", "SELECT", "INSERT", "UPDATE", "DELETE", "LOCK TABLES")
 RIGHTS = ("RELOAD", "REPLICATION SLAVE", "REPLICATION CLIENT")
 HIDING = ("SESSION_VARIABLES_ADMIN", "SYSTEM_VARIABLES_ADMIN", "SUPER")
-"""Each of them allows `sql_log_bin=0`."""
+"""Each of these rights allows `sql_log_bin=0`."""
 EVERY_DRILL = RANDOM.replace("_", r"\_") + "%"
-"""The databases of all drills with random names, as GRANT writes it."""
+"""The databases of all drills with random names, as a pattern of GRANT."""
 OLDEST_POSTGRES = 15
 POSTGRES = "postgres"
 """The database that every Postgres has."""
@@ -57,7 +57,7 @@ POSTGRES = "postgres"
 
 @dataclass(frozen=True, slots=True)
 class SeenServer:
-    """The database's address in Connect's network, and the id of a reader of its log."""
+    """The database's address in Connect's network, and the id with which its log is read."""
 
     host: str
     port: int
@@ -65,7 +65,7 @@ class SeenServer:
 
 
 def connector_settings(addresses: ServerAddresses) -> dict[str, str]:
-    """What a connector on these servers has other than the demo's: topics as the brokers like."""
+    """Return the settings of a connector on these servers that differ from the demo's."""
     return {
         "database.user": addresses.user,
         "database.password": addresses.connector_password,
@@ -74,7 +74,7 @@ def connector_settings(addresses: ServerAddresses) -> dict[str, str]:
 
 
 def missing_rights(grants: Sequence[Grant], database: str) -> tuple[list[str], list[str]]:
-    """Rights on *database*, and on the whole server, that the drill needs and *grants* lack."""
+    """Return missing rights of *grants*: those on *database*, and those on the whole server."""
     own = [right for right in OWN_RIGHTS if not is_granted(grants, right, database, "*")]
     everywhere = [right for right in RIGHTS if not is_granted(grants, right, "", "*")]
     if not any(is_granted(grants, right, "", "*") for right in HIDING):
@@ -83,9 +83,9 @@ def missing_rights(grants: Sequence[Grant], database: str) -> tuple[list[str], l
 
 
 def describe_rights(user: str, database: str, own: Sequence[str], more: Sequence[str]) -> str:
-    """What *user* may not do, with the statements that allow it; empty if no right is missing."""
+    """Return missing rights of *user*, with the statements that grant them; empty if none."""
     to = "'{}'@'{}'".format(*user.rpartition("@")[::2])
-    only = re.sub(r"([_%])", r"\\\1", database)  # else they mean any character
+    only = re.sub(r"([_%])", r"\\\1", database)  # otherwise they match any character
     where = EVERY_DRILL if database.startswith(RANDOM) else only
     grants = [f"GRANT {', '.join(own)} ON `{where}`.* TO {to}"] if own else []
     grants += [f"GRANT {', '.join(more)} ON *.* TO {to}"] if more else []
@@ -106,17 +106,17 @@ class ExternalMySQL:
 
     @property
     def names(self) -> Names:
-        """The database has all tables, that of the heartbeats, too."""
+        """Return names for which one database has all tables, also that of the heartbeats."""
         name = self.addresses.name
         return Names(name, SOURCE, name, f"{name}.heartbeat", name)
 
     @property
     def label(self) -> str:
-        """What it is, and where."""
+        """Return its kind and address."""
         return f"MySQL at {self.addresses.where}"
 
     def connect(self, **settings: Any) -> Any:
-        """Open a connection as the user; with TLS where `sluice run` would use it."""
+        """Open a connection as the user; with TLS if `sluice run` would use it."""
         its = source_settings(self.addresses)
         tls = {"ssl": client_context(its)} if its.secured else {"ssl_disabled": True}
         return pymysql.connect(
@@ -133,14 +133,14 @@ class ExternalMySQL:
         )
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run *statements* in one session; the rows of the last one."""
+        """Run *statements* in one session; return the rows of the last one."""
         with self.connect() as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
             return list(cursor.fetchall())
 
     def troubles(self) -> Iterator[str]:
-        """It does not answer, its log is not as it must be, or a right is missing."""
+        """Yield faults: no answer, a wrong setting of the log, or a missing right."""
         try:
             facts = self._facts()
             ((user, taken),) = self.execute(
@@ -164,12 +164,12 @@ class ExternalMySQL:
             yield f"{self.label} has a database {name} already; give another --name"
 
     def warnings(self) -> Iterator[str]:
-        """What `sluice doctor` warns of."""
+        """Yield the warnings of `sluice doctor`."""
         findings = self._findings(self._facts())
         yield from map(self._said, (one for one in findings if one.severity is WARN))
 
     def describe(self) -> str:
-        """Its version, where it is, and the user."""
+        """Return its version, address and user."""
         version = self._facts().variables.get("version", "")
         return f"your MySQL {version} at {self.addresses.where}, user {self.addresses.user}"
 
@@ -177,8 +177,8 @@ class ExternalMySQL:
         """Create the database.
 
         Raises:
-            RefusedError: if the server answers that it does not.
-            UnreachableError: if it does not answer.
+            RefusedError: the server refuses it.
+            UnreachableError: the server does not answer.
         """
         try:
             self.execute(f"CREATE DATABASE {self.addresses.name}")
@@ -188,7 +188,7 @@ class ExternalMySQL:
             raise (RefusedError if answered else UnreachableError)(msg) from error
 
     def things(self) -> tuple[MadeThing, ...]:
-        """The database."""
+        """Return the database."""
         at, drop = self.addresses, f"DROP DATABASE IF EXISTS {self.addresses.name}"
         return (
             MadeThing(
@@ -199,11 +199,11 @@ class ExternalMySQL:
         )
 
     def source(self) -> DrillSource:
-        """The tables of the drill on it."""
+        """Return the tables of the drill on it."""
         return ExternalMySQLSource(self, self.names, reader=self.addresses.user)
 
     def trial_config(self, config: Mapping[str, str]) -> Mapping[str, str]:
-        """The same: it logs in to no database."""
+        """Return *config*, because the connector logs in to no database."""
         return config
 
     def _facts(self) -> ServerFacts:
@@ -223,22 +223,22 @@ class ExternalMySQL:
 
 @dataclass(frozen=True, slots=True)
 class ExternalMySQLSource(MySQLTables):
-    """A database of its own on a MySQL of the user; without the demo's shop."""
+    """A separate database on a MySQL of the user; without the demo's shop."""
 
     mysql: ExternalMySQL
 
     @property
     def shop(self) -> None:
-        """None: its databases have names of their own."""
+        """Return None: without a shop, because its databases have fixed names."""
         return
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Where the server is, and who the service is there."""
+        """Return the server's address and the service's login."""
         return service_settings(self.mysql.addresses, self.names)
 
     def set_environment(self, environment: Mapping[str, str]) -> None:
-        """Do nothing: the server is started by others."""
+        """Do nothing, because others start the server."""
 
     def prepare(self) -> None:
         """Create the table of heartbeats."""
@@ -248,7 +248,7 @@ class ExternalMySQLSource(MySQLTables):
         )
 
     def connector(self, bootstrap: str) -> Mapping[str, str]:
-        """It reads the one database."""
+        """Return the config of a connector that reads this database."""
         at, name = self.mysql.addresses, self.names.schema
         seen = SeenServer(*(at.seen or (at.host, at.port)), crc32(name.encode()) // 2)
         own = connector_settings(at)
@@ -263,17 +263,17 @@ class ExternalPostgres:
 
     @property
     def names(self) -> Names:
-        """The schemas are called as in the demo: they are in a database of its own."""
+        """Return the demo's names of schemas, because they are in a separate database."""
         name = self.addresses.name
         return Names(source=SOURCE, prefix=name, publication=name)
 
     @property
     def label(self) -> str:
-        """What it is, and where."""
+        """Return its kind and address."""
         return f"Postgres at {self.addresses.where}"
 
     def connect(self, database: str = POSTGRES, /) -> Any:
-        """Open a connection as the user; with TLS where `sluice run` would use it."""
+        """Open a connection as the user; with TLS if `sluice run` would use it."""
         its = source_settings(self.addresses)
         return psycopg.connect(
             host=its.host,
@@ -288,14 +288,14 @@ class ExternalPostgres:
         )
 
     def execute(self, *statements: str, database: str = POSTGRES) -> list[tuple[Any, ...]]:
-        """Run *statements* in one session; the rows of the last one."""
+        """Run *statements* in one session; return the rows of the last one."""
         with self.connect(database) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement.encode())
             return list(cursor.fetchall()) if cursor.description else []
 
     def troubles(self) -> Iterator[str]:
-        """It does not answer, its log is not as it must be, or a right is missing."""
+        """Yield faults: no answer, a wrong setting of the log, or a missing right."""
         name = self.addresses.name
         try:
             ((version, level, standby, free, user, creates, replicates, taken),) = self.execute(
@@ -337,7 +337,7 @@ class ExternalPostgres:
         return iter(())
 
     def describe(self) -> str:
-        """Its version, where it is, and the user."""
+        """Return its version, address and user."""
         ((version,),) = self.execute("SHOW server_version")
         return f"your Postgres {version} at {self.addresses.where}, user {self.addresses.user}"
 
@@ -345,8 +345,8 @@ class ExternalPostgres:
         """Create the database.
 
         Raises:
-            RefusedError: if the server answers that it does not.
-            UnreachableError: if it does not answer.
+            RefusedError: the server refuses it.
+            UnreachableError: the server does not answer.
         """
         name = self.addresses.name
         try:
@@ -356,7 +356,7 @@ class ExternalPostgres:
             raise (RefusedError if error.sqlstate else UnreachableError)(msg) from error
 
     def things(self) -> tuple[MadeThing, ...]:
-        """The database with all in it, and the connector's slot."""
+        """Return the database with its content, and the connector's slot."""
         at, name = self.addresses, self.addresses.name
         psql = f"psql -h {at.host} -p {at.port} -U {at.user} -d postgres -c"
         drop = f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"
@@ -372,15 +372,15 @@ class ExternalPostgres:
         )
 
     def source(self) -> DrillSource:
-        """The tables of the drill on it."""
+        """Return the tables of the drill on it."""
         return ExternalPostgresSource(self, self.names, self.addresses.name)
 
     def trial_config(self, config: Mapping[str, str]) -> Mapping[str, str]:
-        """It logs in to the database that is there."""
+        """Return a config for an existing database."""
         return {**config, "database.dbname": POSTGRES}
 
     def _drop_slot(self) -> None:
-        """Drop the slot once its connector has let it go."""
+        """Drop the slot once its connector has released it."""
         where = f"FROM pg_replication_slots WHERE slot_name = '{self.addresses.name}'"
         idle = f"SELECT pg_drop_replication_slot(slot_name) {where} AND NOT active"
         left = f"SELECT COUNT(*) {where}"
@@ -389,24 +389,24 @@ class ExternalPostgres:
 
 @dataclass(frozen=True, slots=True)
 class ExternalPostgresSource(PostgresTables):
-    """A database of its own on a Postgres of the user; without the demo's shop."""
+    """A separate database on a Postgres of the user; without the demo's shop."""
 
     postgres: ExternalPostgres
 
     @property
     def shop(self) -> None:
-        """None: its schemas have names of their own."""
+        """Return None: without a shop, because its schemas have fixed names."""
         return
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Where the server is, and who the service is there."""
+        """Return the server's address and the service's login."""
         names = {"publication": self.names.publication, "slot": self.names.prefix}
         own = service_settings(self.postgres.addresses, self.names)
         return {**own, "kind": "postgres", "options": {"database": self.database, **names}}
 
     def set_environment(self, environment: Mapping[str, str]) -> None:
-        """Do nothing: the server is started by others."""
+        """Do nothing, because others start the server."""
 
     def prepare(self) -> None:
         """Create schemas, and the table of heartbeats."""
@@ -418,7 +418,7 @@ class ExternalPostgresSource(PostgresTables):
         self.execute(f"CREATE PUBLICATION {self.names.publication} FOR {published}")
 
     def connector(self, bootstrap: str) -> Mapping[str, str]:
-        """It reads all that is published."""
+        """Return the config of a connector that reads all published tables."""
         at, names = self.postgres.addresses, self.names
         seen = SeenServer(*(at.seen or (at.host, at.port)))
         own = {**connector_settings(at), "publication.name": names.publication}
@@ -426,7 +426,7 @@ class ExternalPostgresSource(PostgresTables):
 
 
 def open_database(addresses: ServerAddresses) -> ExternalDatabase:
-    """The database server at *addresses*."""
+    """Return the database server at *addresses*."""
     if addresses.kind == "postgres":
         return ExternalPostgres(addresses)
     return ExternalMySQL(addresses)

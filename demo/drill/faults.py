@@ -1,8 +1,8 @@
-"""Kinds of faults: each harms rows of a table, and says which columns it has changed.
+"""Defines kinds of faults: each harms rows of a table, and reports which columns it has changed.
 
-A kind of the source hides its changes, so that no collector can see them. A kind of the
-mirror commits to its Delta table, as a writer that is not the service would. A kind of the topic
-drops or repeats records of changes.
+A kind of the source hides its changes, so that no collector can see them. A kind of the mirror
+commits to its Delta table, as a writer that is not the service would. A kind of the topic drops or
+repeats records of changes.
 """
 
 import json
@@ -31,7 +31,7 @@ COLLECTED = timedelta(minutes=2)
 class Fault:
     """One row that was harmed, ``at`` seconds after the drill began.
 
-    ``column`` is the one that was changed; empty if the whole row is lost, doubled or too much.
+    ``column`` is the changed column; empty if the whole row is lost, duplicated or extra.
     ``logged``: an ordinary change of the row came just before.
     """
 
@@ -45,10 +45,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where faults are put: the servers, and the service's folder and lake.
+    """The targets of faults: the servers, and the service's folder and lake.
 
     ``source_clock`` is None if no clock can be set, and ``clock_trouble`` says why.
-    ``disk_trouble`` says why lake and store have no small disks of their own; empty if they have.
+    ``disk_trouble`` says why lake and store have no separate small disks; empty if they have.
     """
 
     servers: DrillServers
@@ -60,24 +60,24 @@ class Site:
     disk_trouble: str = ""
 
     def mirror(self, table: str) -> DeltaTable:
-        """The mirror of *table*, as it is now."""
+        """Return the mirror of *table* at its newest version."""
         return DeltaTable(mirror_path(self.lake, table))
 
     def mirrored_ids(self, table: str) -> list[int]:
-        """The ids in the mirror of *table*, one for each row."""
+        """Return the ids in the mirror of *table*, one for each row."""
         return [*read_column(self.mirror(table), "SELECT id FROM t")]
 
     def mirrored_rows(self, table: str) -> set[tuple[int, int]]:
-        """Id and quantity of each row in the mirror of *table*."""
+        """Return id and quantity of each row in the mirror of *table*."""
         rows = read_rows(self.mirror(table), "SELECT id, quantity FROM t")
         return set(zip(rows["id"].to_pylist(), rows["quantity"].to_pylist(), strict=True))
 
     def source_rows(self, table: str) -> set[tuple[int, int]]:
-        """Id and quantity of each row at the source."""
+        """Return id and quantity of each row at the source."""
         return {(id_, n) for id_, n in self.source.execute(f"SELECT id, quantity FROM {table}")}
 
     def records(self, table: str, since: int = 0) -> list[Any]:
-        """Messages of the topic of *table* from offset *since* to its end, in their order."""
+        """Return the messages of the topic of *table* from offset *since* to its end, in order."""
         found = list[Any]()
         with closing(KafkaConsumer(bootstrap_servers=self.servers.kafka.bootstrap)) as consumer:
             part = self._partition(table)
@@ -89,7 +89,7 @@ class Site:
         return found
 
     def end_of(self, table: str) -> int:
-        """The offset of the next message of the topic of *table*."""
+        """Return the offset of the next message of the topic of *table*."""
         with closing(KafkaConsumer(bootstrap_servers=self.servers.kafka.bootstrap)) as consumer:
             part = self._partition(table)
             return int(consumer.end_offsets([part])[part])
@@ -98,7 +98,7 @@ class Site:
         """Return when all changes up to now were collected.
 
         Raises:
-            UnreachableError: if they are not in time.
+            UnreachableError: it takes too long.
         """
         marker = self.source.names.marker
         before = self.end_of(marker)
@@ -107,7 +107,7 @@ class Site:
 
     @contextmanager
     def dropping(self, table: str) -> Iterator[None]:
-        """No change of *table* is sent inside the block, and those in it were read at its end."""
+        """Drop the records of all changes of *table* in the block; all are collected at its end."""
         with self.source.leave_out(self.servers.connect, table):
             yield
             self.await_collected()
@@ -121,20 +121,20 @@ class FaultKind(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in the table of results."""
+        """Return its name in the table of results."""
         ...
 
     def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
-        """Do it to rows of *table*; the ids that were harmed, each with the column changed.
+        """Harm rows of *table*; return harmed id -> the changed column.
 
-        *ids* are of rows that are there. A kind may harm ids beside them that have no row.
+        *ids* are ids of existing rows. A kind may instead harm neighbouring ids without a row.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LostRow:
-    """Rows inserted at the source that are in no log; their ids are higher by ``above``."""
+    """Rows inserted at the source that are in no log; their ids are *ids* plus ``above``."""
 
     name: str = "lost row"
     above: int = 1
@@ -148,7 +148,7 @@ class LostRow:
 
 @dataclass(frozen=True, slots=True)
 class ResurrectedRow:
-    """Rows deleted at the source by a delete that is in no log: they live on in the mirror."""
+    """Rows deleted at the source by a delete that is in no log: they stay in the mirror."""
 
     name: str = "resurrected row"
 
@@ -162,8 +162,8 @@ class ResurrectedRow:
 class ChangedValue:
     """One value of each row changed at the source by an update that is in no log.
 
-    It is of a column that is ``compared``, or of one that is not.
-    With ``follows``, an ordinary change of the same row, with the log on, comes just before.
+    ``compared`` selects a column whose values are compared, or one whose values are not. With
+    ``follows``, an ordinary, logged change of the same row comes just before.
     """
 
     name: str = "changed value"
@@ -171,7 +171,7 @@ class ChangedValue:
     follows: bool = False
 
     def harm(self, site: Site, table: str, ids: Sequence[int]) -> Mapping[int, str]:
-        """Change the columns in turn."""
+        """Change one column of each row, the columns in rotation."""
         if self.follows:
             ordinary = "quantity = quantity + 1000, name = CONCAT(name, ' changed')"
             site.source.execute(f"UPDATE {table} SET {ordinary} WHERE id IN ({_listed(ids)})")
@@ -230,7 +230,7 @@ class ForeignValue:
 
 @dataclass(frozen=True, slots=True)
 class DroppedRecord:
-    """Changes with the log on whose records a filter of the connector drops."""
+    """Logged changes whose records a filter of the connector drops."""
 
     name: str = "record dropped by the connector"
 
@@ -282,30 +282,30 @@ ROW_KINDS: tuple[FaultKind, ...] = (
     ChangedValue(),
     ChangedValue("changed value just after a change", follows=True),
 )
-"""Kinds that share a table: each row is harmed by one of them."""
+"""Kinds that share a table; each row is harmed by one of them."""
 LARGE_KINDS: tuple[tuple[FaultKind, ...], ...] = (
     ROW_KINDS,
     (LostRow(), LostRow("lost newest row", above=2 * ROWS + 1)),
     ROW_KINDS[1:2],
     ROW_KINDS[2:],
 )
-"""Kinds of each large table: in two of them the numbers of rows differ, and cannot balance."""
+"""Kinds of each large table: in two of the tables the numbers of rows differ and cannot balance."""
 UNCOMPARED_KIND: FaultKind = ChangedValue(
     "changed value of a type that is left out", compared=False
 )
 MIRROR_KINDS: tuple[FaultKind, ...] = (DoubledRow(), DeletedRow(), ForeignValue())
-"""Kinds of one foreign commit each, in a table of their own: it blocks the table."""
+"""Kinds of one foreign commit each, in a separate table, because the commit blocks the table."""
 
 DROPPED_KIND: FaultKind = DroppedRecord()
 HARMLESS_KINDS: tuple[FaultKind, ...] = (
     RepeatedRecord("record sent twice", late=False),
     RepeatedRecord("late copy of an older record", late=True),
 )
-"""Kinds that must change no mirror: the position of a record says that it is not new."""
+"""Kinds that must change no mirror, because the position of a record shows that it is not new."""
 
 
 def read_payload(message: bytes) -> Any:
-    """What a key or a value of a record says, with or without its schema around it."""
+    """Return the content of a key or value of a record, with or without its schema around it."""
     read = json.loads(message)
     return read["payload"] if read.keys() == {"schema", "payload"} else read
 

@@ -1,4 +1,4 @@
-"""A MySQL whose tables are harmed: `sql_log_bin=0` hides a change from every collector."""
+"""Harms tables of a MySQL: `sql_log_bin=0` hides a change from every collector."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -66,13 +66,13 @@ class MySQLServer(Protocol):
         ...
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run *statements* in one session; the rows of the last one."""
+        """Run *statements* in one session; return the rows of the last one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MySQLTables:
-    """The tables of the drill on one server, and how they are harmed."""
+    """The tables of the drill on one server, with the statements that harm them."""
 
     mysql: MySQLServer
     names: Names = DEMO
@@ -82,11 +82,11 @@ class MySQLTables:
 
     @property
     def wide(self) -> tuple[str, ...]:
-        """The connector's setting that drops records."""
+        """Return the subject of incidents about the connector's setting that drops records."""
         return (f"setting:{self.names.source}:transforms",)
 
     def create_tables(self, names: Sequence[str]) -> None:
-        """Create and fill them."""
+        """Create and fill tables *names*."""
         declared, fill = spell_columns((*self.compared, *self.uncompared))
         statements = [f"SET cte_max_recursion_depth = {ROWS}"]
         for name in names:
@@ -104,20 +104,20 @@ class MySQLTables:
         return self.mysql.connect(init_command=READ_COMMITTED)
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run *statements* as the user who harms."""
+        """Run *statements* as the user that harms."""
         return self.mysql.execute(*statements)
 
     def execute_hidden(self, table: str, *statements: str) -> None:
-        """Run them with the log of the session off."""
+        """Run *statements* without the log in their session."""
         self.mysql.execute(HIDDEN, *statements)
 
     def date_changes(self, seconds: float) -> Sequence[str]:
-        """The session's own time, as `mysqlbinlog` sets it when a log is replayed."""
+        """Set the session's time, as `mysqlbinlog` does when it replays a log."""
         return (f"SET SESSION timestamp = UNIX_TIMESTAMP() + {seconds:.0f}",)
 
     @contextmanager
     def lock_heartbeats(self) -> Iterator[None]:
-        """Lock their table."""
+        """Lock the table of heartbeats."""
         with self.connect() as link, link.cursor() as cursor:
             cursor.execute(f"LOCK TABLES {self.names.heartbeats} WRITE")
             yield
@@ -125,7 +125,7 @@ class MySQLTables:
 
     @contextmanager
     def leave_out(self, connect: ConnectClient, table: str) -> Iterator[None]:
-        """Let a filter of the connector drop all records of *table*."""
+        """Drop all records of *table* by a filter of the connector."""
         connector = self.names.prefix
         config = connect.config(connector)
         connect.register(
@@ -146,7 +146,7 @@ class MySQLTables:
             connect.register(connector, config)
 
     def rows_read(self) -> int | None:
-        """Rows that statements of the service's user have examined; None if that is not shown."""
+        """Return how many rows statements of the service's user have examined; None if unknown."""
         try:
             ((rows,),) = self.execute(ROWS_READ.format(user=self.reader))
         except pymysql.Error:
@@ -156,22 +156,22 @@ class MySQLTables:
 
 @dataclass(frozen=True, slots=True)
 class MySQLSource(MySQLTables):
-    """The databases of the drill and of the shop on a server of its own."""
+    """The databases of the drill and of the shop on a separate server."""
 
     mysql: MySQL
 
     @property
     def shop(self) -> Address:
-        """Where the demo's shop is."""
+        """Return the server of the demo's shop."""
         return Address(self.mysql.host, self.mysql.port)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The demo's own fit."""
+        """Return none, because the demo's settings fit."""
         return {}
 
     def set_environment(self, environment: Mapping[str, str]) -> None:
-        """Give the server *environment* from its next start on."""
+        """Set the *environment* of the server, from its next start on."""
         self.mysql.daemon.environment = environment
 
     def prepare(self) -> None:
@@ -180,7 +180,7 @@ class MySQLSource(MySQLTables):
         self.execute(f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}")
 
     def connector(self, bootstrap: str) -> Mapping[str, str]:
-        """It reads the drill, the shop and the heartbeats."""
+        """Return the config of a connector that reads the drill, the shop and the heartbeats."""
         names = self.names
         databases = [*DATABASES, names.schema, names.heartbeats.partition(".")[0]]
         return mysql_connector(self.mysql, bootstrap, prefix=names.prefix, databases=databases)

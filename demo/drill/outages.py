@@ -1,7 +1,7 @@
-"""Faults of the pipeline itself: a part of it is dead, silent or gone, or a clock or disk is wrong.
+"""Defines faults of the pipeline itself: a part of it is dead or silent, or a clock or disk wrong.
 
-They lose no row that the service could compare. What counts is that the gate is never open for a
-cut whose rows are not all there, and how soon an incident says why.
+They lose no row that the service could compare. The score has two parts: the gate is never open for
+a cut with missing rows, and an incident explains the outage soon.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,19 +24,19 @@ NOT_OURS = "these servers are not the drill's own, and it stops none and sets no
 HOUR = 3600.0
 SHRUNK = timedelta(minutes=2)
 ROOM = "8g"
-"""Of the disks of the lake and of the store, in memory as far as it is used."""
+"""Size of the disks of the lake and of the store, in memory as far as used."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutageScore:
-    """What became of an outage: ``seconds`` until the first incident; None: there was none.
+    """The result of an outage: ``seconds`` until the first incident; None: there was none.
 
-    Of ``answers`` of the gate about cuts after the fault, ``open`` were READY while it lasted, and
-    ``untrue`` of these although a change of before the cut was not in the mirror.
-    ``again`` is how many seconds after its end all tables were READY; None: it needs a repair.
-    ``wrong`` rows of the table that was asked about are then not in its mirror what they are at the
-    source. ``left_out`` says why the outage was not made; empty if it was.
-    ``closes`` and ``reports`` say what is expected: a gate that stays closed, and an incident.
+    ``answers`` counts answers of the gate about cuts after the fault. ``open`` of them were READY
+    while the fault lasted. ``untrue`` of these were READY although the mirror lacked a change
+    before the cut. ``again`` is the number of seconds after its end until all tables were READY;
+    None: a repair is needed. ``wrong`` rows of the asked table then differ between mirror and
+    source. ``left_out`` says why the outage was not made; empty if it was. ``closes`` and
+    ``reports`` are the expectation: a gate that stays closed, and an incident.
     """
 
     outage: str
@@ -52,7 +52,7 @@ class OutageScore:
     reports: bool = True
 
     def shortfalls(self) -> Iterator[str]:
-        """What falls short of what is expected; nothing is of an outage that was left out."""
+        """Yield unmet expectations; none for an outage that was left out."""
         if self.left_out:
             return
         if self.closes and self.open:
@@ -66,52 +66,52 @@ class OutageScore:
 
 
 class Outage(Protocol):
-    """A part of the pipeline that fails for a while.
+    """A component of the pipeline that fails for a while.
 
-    ``heals``: no repair is needed. ``closes``: the gate is not to be open for any cut meanwhile.
-    Else it may be, once all rows of the cut are there. ``reports``: an incident is expected.
+    ``heals``: no repair is needed. ``closes``: the gate must be closed for every cut meanwhile;
+    else it may open for a cut whose rows are complete. ``reports``: an incident is expected.
     """
 
     @property
     def name(self) -> str:
-        """What it is called in the table of results."""
+        """Return its name in the table of results."""
         ...
 
     @property
     def heals(self) -> bool:
-        """Whether the tables are ready again once it is over."""
+        """Tell whether the tables are ready again after it, without a repair."""
         ...
 
     @property
     def closes(self) -> bool:
-        """Whether the gate is to stay closed."""
+        """Tell whether the gate must stay closed."""
         ...
 
     @property
     def reports(self) -> bool:
-        """Whether an incident is expected."""
+        """Tell whether an incident is expected."""
         ...
 
     def session(self, site: Site) -> Sequence[str]:
-        """Statements before each change that is made meanwhile, in its session."""
+        """Return the statements to run before each change during the outage, in its session."""
         ...
 
     def is_named_by(self, text: str) -> bool:
-        """Whether *text*, of an incident, is about it."""
+        """Tell whether *text*, of an incident, is about this outage."""
         ...
 
     def trouble(self, site: Site) -> str:
-        """Why it cannot be made here; empty if it can."""
+        """Return why it cannot be made here; empty if it can."""
         ...
 
     def failing(self, site: Site) -> AbstractContextManager[None]:
-        """The fault lasts for the block."""
+        """Make the fault during the block."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Outage:
-    """What most outages have in common."""
+    """The common part of most outages."""
 
     name: str
     heals: bool = True
@@ -120,15 +120,15 @@ class _Outage:
     words: tuple[str, ...] = ()
 
     def session(self, site: Site) -> Sequence[str]:
-        """None."""
+        """Return no statements."""
         return ()
 
     def is_named_by(self, text: str) -> bool:
-        """Whether one of the words is in it, or there are none."""
+        """Tell whether *text* contains one of the words; True without any words."""
         return not self.words or any(word in text for word in self.words)
 
     def trouble(self, site: Site) -> str:
-        """None."""
+        """Return "": it can be made anywhere."""
         return ""
 
 
@@ -139,7 +139,7 @@ class DeadCollector(_Outage):
     name: str = "dead collector"
 
     def trouble(self, site: Site) -> str:
-        """It is not the drill's own."""
+        """Return the reason if Connect is not the drill's own."""
         return "" if isinstance(site.servers.connect, Connect) else NOT_OURS
 
     @contextmanager
@@ -157,32 +157,32 @@ class DeadCollector(_Outage):
 
 @dataclass(frozen=True, slots=True)
 class SkippedHeartbeats(_Outage):
-    """The service cannot write its heartbeats: another session has locked their table."""
+    """The service cannot write its heartbeats, because another session has locked their table."""
 
     name: str = "skipped heartbeats"
 
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
-        """Hold the lock."""
+        """Hold the lock during the block."""
         with site.source.lock_heartbeats():
             yield
 
 
 @dataclass(frozen=True, slots=True)
 class WrongSourceClock(_Outage):
-    """The source's clock is wrong by ``seconds``: its own time, and that of every change."""
+    """The source's clock is wrong by ``by`` seconds, and so is the time of every change."""
 
     closes: bool = False
     words: tuple[str, ...] = ("clock",)
     by: float = HOUR
 
     def trouble(self, site: Site) -> str:
-        """It cannot be set."""
+        """Return why the clock cannot be set."""
         return "" if site.source_clock else site.clock_trouble
 
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
-        """Set it wrong, and right again."""
+        """Make the clock wrong, and right again."""
         if (clock := site.source_clock) is None:
             raise ConfigError(self.trouble(site))
         clock.set_wrong(self.by)
@@ -194,7 +194,7 @@ class WrongSourceClock(_Outage):
 
 @dataclass(frozen=True, slots=True)
 class WrongServiceClock(_Outage):
-    """The service's clock steps by ``seconds``, and later back."""
+    """The service's clock steps by ``by`` seconds, and later back."""
 
     closes: bool = False
     words: tuple[str, ...] = ("clock",)
@@ -202,7 +202,7 @@ class WrongServiceClock(_Outage):
 
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
-        """Set it wrong, and right again."""
+        """Make the clock wrong, and right again."""
         set_service_clock(site.home, self.by)
         try:
             yield
@@ -212,9 +212,9 @@ class WrongServiceClock(_Outage):
 
 @dataclass(frozen=True, slots=True)
 class MisdatedChanges(_Outage):
-    """Changes are dated wrong, as those of a replayed log; all clocks are right.
+    """The times of changes are wrong by ``by`` seconds, as in a replayed log; all clocks are right.
 
-    Sluice need not report it: the order of changes is that of the log, and no date is compared.
+    Sluice need not report it: changes are ordered by the log, and no time is compared.
     """
 
     closes: bool = False
@@ -222,16 +222,16 @@ class MisdatedChanges(_Outage):
     by: float = HOUR
 
     def session(self, site: Site) -> Sequence[str]:
-        """The session has another time."""
+        """Return statements that set another time in the session."""
         return site.source.date_changes(self.by)
 
     def trouble(self, site: Site) -> str:
-        """No session can."""
+        """Return the reason if no session can set its time."""
         return "" if self.session(site) else "a session of this server cannot date its changes"
 
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
-        """Nothing but the changes' own sessions."""
+        """Do nothing: only the sessions of the changes are affected."""
         yield
 
 
@@ -243,12 +243,12 @@ class FullDisk(_Outage):
     disk: str = "lake"
 
     def trouble(self, site: Site) -> str:
-        """It has no disk of its own."""
+        """Return why there is no separate disk."""
         return site.disk_trouble
 
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
-        """Take all space, and free it."""
+        """Take all free space, and give it back."""
         disk = SmallDisk(site.home, self.disk, ROOM)
         disk.take_room(SHRUNK)
         try:
@@ -266,7 +266,7 @@ class LostTopic(_Outage):
 
     @contextmanager
     def failing(self, site: Site) -> Iterator[None]:
-        """Delete it; it has no records but those of changes from now on."""
+        """Delete and create it; it gets only records of changes from now on."""
         topic = site.source.names.topic(site.source.names.lost)
         with closing(KafkaAdminClient(bootstrap_servers=site.servers.kafka.bootstrap)) as admin:
             admin.delete_topics([topic])
@@ -285,7 +285,7 @@ OUTAGES: tuple[Outage, ...] = (
     MisdatedChanges("changes dated an hour ahead"),
     MisdatedChanges("changes dated an hour behind", by=-HOUR),
     FullDisk("full disk of the lake"),
-    FullDisk("full disk of the store", closes=False, disk="store"),  # READY is true if it is kept
+    FullDisk("full disk of the store", closes=False, disk="store"),  # READY is right if stored
     LostTopic(),
 )
-"""Those that need a repair come last."""
+"""All outages; those that need a repair come last."""

@@ -1,9 +1,9 @@
-"""A Postgres whose tables are harmed.
+"""Harms tables of a Postgres.
 
-A change is hidden from every collector by a publication without operations. In one transaction it
-loses them, rows change, and it gets them back. So no other transaction is hidden, and no look at
-the catalog shows it. A table that leaves the publication and comes back has another entry there,
-which Sluice notices. Measured with pgoutput of Postgres 15.
+A publication without operations hides a change from every collector. One transaction removes its
+operations, changes rows, and restores them. So no other transaction is hidden, and the catalog
+looks unchanged afterwards. If a table left the publication and came back, it would have another
+entry there, which Sluice notices. Measured with pgoutput of Postgres 15.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,13 +80,13 @@ class PostgresServer(Protocol):
         ...
 
     def execute(self, *statements: str, database: str = ...) -> list[tuple[Any, ...]]:
-        """Run *statements* in one session; the rows of the last one."""
+        """Run *statements* in one session; return the rows of the last one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresTables:
-    """The tables of the drill in a schema of one database, and how they are harmed."""
+    """The tables of the drill in a schema of one database, with the statements that harm them."""
 
     postgres: PostgresServer
     names: Names = DEMO
@@ -96,7 +96,7 @@ class PostgresTables:
     wide: tuple[str, ...] = ()
 
     def create_schemas(self) -> None:
-        """Create those of the drill and of the heartbeats, and the table of heartbeats."""
+        """Create the schemas of the drill and of the heartbeats, and the table of heartbeats."""
         heartbeats = self.names.heartbeats
         self.execute(
             f"CREATE SCHEMA {heartbeats.partition('.')[0]}",
@@ -107,7 +107,7 @@ class PostgresTables:
         )
 
     def fill_tables(self, names: Sequence[str]) -> str:
-        """Create and fill them; what a publication lists for them and the heartbeats."""
+        """Create and fill tables *names*; return the list of tables for a publication."""
         declared, fill = spell_columns((*self.compared, *self.uncompared))
         for name in names:
             self.execute(
@@ -121,21 +121,21 @@ class PostgresTables:
         return self.postgres.connect(self.database)
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run *statements* as the user who harms."""
+        """Run *statements* as the user that harms."""
         return self.postgres.execute(*statements, database=self.database)
 
     def execute_hidden(self, table: str, *statements: str) -> None:
-        """Run them in one transaction, while the publication has no operations."""
+        """Run *statements* in one transaction, while the publication has no operations."""
         nothing, everything = (f"{self._alter} SET (publish = '{one}')" for one in ("", OPERATIONS))
         self.execute("BEGIN", nothing, *statements, everything, "COMMIT")
 
     def date_changes(self, seconds: float) -> Sequence[str]:
-        """A session cannot."""
+        """Return none, because a session cannot set its time."""
         return ()
 
     @contextmanager
     def lock_heartbeats(self) -> Iterator[None]:
-        """Lock their table against writers."""
+        """Lock the table of heartbeats against writers."""
         with self.connect() as link, link.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute(f"LOCK TABLE {self.names.heartbeats} IN EXCLUSIVE MODE")
@@ -144,7 +144,7 @@ class PostgresTables:
 
     @contextmanager
     def leave_out(self, connect: ConnectClient, table: str) -> Iterator[None]:
-        """Take *table* out of the publication, and put it in again."""
+        """Remove *table* from the publication, and add it again at the end."""
         self.execute(f"{self._alter} DROP TABLE {table}")
         try:
             yield
@@ -152,7 +152,7 @@ class PostgresTables:
             self.execute(f"{self._alter} ADD TABLE {table}")
 
     def rows_read(self) -> int | None:
-        """Rows that anyone has read: the server does not count users apart."""
+        """Return how many rows were read by anyone, because the server does not count by user."""
         ((rows,),) = self.execute(ROWS_READ)
         return int(rows)
 
@@ -163,24 +163,24 @@ class PostgresTables:
 
 @dataclass(frozen=True, slots=True)
 class PostgresSource(PostgresTables):
-    """A database of a server of its own, with the schemas of the drill and of the shop."""
+    """A database on a separate server, with the schemas of the drill and of the shop."""
 
     postgres: Postgres
 
     @property
     def shop(self) -> PostgresAddress:
-        """Where the demo's shop is."""
+        """Return the server of the demo's shop."""
         return PostgresAddress(self.postgres.host, self.postgres.port, self.database)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Its kind, and where it is."""
+        """Return its kind and address."""
         names = {"publication": self.names.publication, "slot": self.names.prefix}
         options = {"database": self.database, **names}
         return {"kind": "postgres", "port": self.postgres.port, "options": options}
 
     def set_environment(self, environment: Mapping[str, str]) -> None:
-        """Give the server *environment* from its next start on."""
+        """Set the *environment* of the server, from its next start on."""
         self.postgres.environment = environment
 
     def prepare(self) -> None:
@@ -194,10 +194,10 @@ class PostgresSource(PostgresTables):
         )
 
     def create_tables(self, names: Sequence[str]) -> None:
-        """Create and fill them, and publish them one by one, beside the schemas of the shop."""
+        """Create and fill tables *names*; publish them one by one, beside the shop's schemas."""
         published = f"TABLES IN SCHEMA {', '.join(DATABASES)}, {self.fill_tables(names)}"
         self.execute(f"CREATE PUBLICATION {self.names.publication} FOR {published}")
 
     def connector(self, bootstrap: str) -> Mapping[str, str]:
-        """It reads all that is published."""
+        """Return the config of a connector that reads all published tables."""
         return postgres_connector(self.postgres, self.database, prefix=self.names.prefix)

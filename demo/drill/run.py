@@ -1,8 +1,8 @@
-"""`python -m demo drill`: put faults into a running pipeline, and write down what found them.
+"""`python -m demo drill`: put faults into a running pipeline, and report what found them.
 
-It has servers, a source, topics and a lake of its own in one folder, and stops them at its end. On
-servers of the user it makes a database, a connector and topics, and removes them at its end.
-Its status is 1 if the results fall short of the aim: see `DrillResult.shortfalls`.
+It has its own servers, source, topics and lake in one folder, and stops them at its end. On servers
+of the user it creates a database, a connector and topics, and removes them at its end. Its exit
+status is 1 if the results fall short of the aim: see `DrillResult.shortfalls`.
 """
 
 import json
@@ -86,9 +86,9 @@ from pipeline.spark import jars
 
 HOME = jars.ROOT / "build" / "drill"
 LOCK = "drill.lock"
-"""Keeps the folder of a drill, and shows that a drill made it."""
+"""File that locks the folder of a drill, and shows that a drill created it."""
 STATES = ("pending", "firing", "recovering", "resolved")
-"""A pending incident counts: it is listed and closes the gate, and its notification waits."""
+"""States of counted incidents. A pending one counts: it is listed and closes the gate."""
 PATIENCE = timedelta(minutes=10)
 POSTGRES = "15"
 FEW, LARGE_TABLES = 20, len(LARGE_KINDS)
@@ -100,11 +100,11 @@ COMPARE = timedelta(minutes=3)
 
 @dataclass(frozen=True, slots=True)
 class DrillPlan:
-    """How many rows are harmed in all, and how long is waited; ``rate`` is of the shop's changes.
+    """How many rows are harmed in all, and how long to wait; ``rate`` is that of the shop.
 
-    As many faults as fit are spread over ``tables`` small tables, at most 20 in each, so that an
-    incident can list all of them; above that a fifth of them is, and the others are in large ones.
-    ``external`` are servers of the user; None: the drill starts its own.
+    Faults are spread over ``tables`` small tables, at most 20 in each, so that an incident can list
+    all of them. Above that number, a fifth of the faults is in small tables, and the others are in
+    large ones. ``external`` are servers of the user; None: the drill starts its own.
     """
 
     faults: int = 1000
@@ -120,7 +120,7 @@ class DrillPlan:
     external: ServerAddresses | None = None
 
     def rows_by_table(self, names: Names) -> dict[str, int]:
-        """How many rows of each table are harmed by the kinds that share a table."""
+        """Return table -> how many rows the kinds that share a table harm."""
         few, large = names.tables("few", self.tables), names.tables("large", LARGE_TABLES)
         if self.faults <= FEW * self.tables:
             each, more = divmod(self.faults, self.tables)
@@ -133,10 +133,10 @@ class DrillPlan:
 
 
 def choose_outages(names: Sequence[str]) -> tuple[Outage, ...]:
-    """Outages whose name has one of *names* in it; all if there are none.
+    """Return the outages whose name contains one of *names*; all if there are none.
 
     Raises:
-        ConfigError: if a name is in that of no outage.
+        ConfigError: no outage matches a name.
     """
     for name in names:
         if not any(name in one.name for one in OUTAGES):
@@ -148,7 +148,7 @@ def choose_outages(names: Sequence[str]) -> tuple[Outage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CutChange:
-    """A change of a row that was committed before the cut: its ``quantity`` never goes back."""
+    """A change of a row that was committed before the cut: its ``quantity`` only increases."""
 
     cut: str
     quantity: int
@@ -156,7 +156,7 @@ class CutChange:
 
 @dataclass(frozen=True, slots=True)
 class GateTry:
-    """An answer of the gate, and whether the mirror had the change of before the cut."""
+    """An answer of the gate, and whether the mirror had the change before the cut."""
 
     ready: bool
     whole: bool
@@ -179,10 +179,10 @@ class Drill:
     _known: dict[str, tuple[tuple[str | int, ...], Json]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Name everything; what an earlier drill left in *home* goes.
+        """Create all objects; remove what an earlier drill left in *home*.
 
         Raises:
-            ConfigError: if *home* has files, but no drill made it, or if one runs there.
+            ConfigError: *home* has files that no drill created, or a drill runs there.
         """
         self.ends.enter_context(hold_folder(self.home, "drill", LOCK))
         end_mounts(self.home)
@@ -197,7 +197,7 @@ class Drill:
         self.site = self._site()
 
     def _create_servers(self) -> Mapping[str, str]:
-        """Name servers and source; where they are, as the demo's config asks the environment."""
+        """Define servers and source; return the addresses, as environment of the demo's config."""
         if self.plan.external is not None:
             return self._take_servers(self.plan.external)
         if self.plan.source == "postgres":
@@ -213,7 +213,7 @@ class Drill:
         return whereabouts(started)
 
     def _take_servers(self, at: ServerAddresses) -> Mapping[str, str]:
-        """The same for servers of the user; lake and store go at the end, too."""
+        """Use the user's servers, and return their addresses; remove lake and store at the end."""
         database = open_database(at)
         kafka, connect = RemoteKafka(at.kafka), RemoteConnect(at.connect)
         cleanup = Cleanup(self.home / NOTES, self.screen.say)
@@ -230,14 +230,14 @@ class Drill:
 
     @property
     def now(self) -> float:
-        """Seconds since the drill began."""
+        """Return the seconds since the drill began."""
         return time.monotonic() - self._began
 
     def run(self) -> DrillResult:
-        """Start everything, stay calm, harm, watch, compare, and sum up.
+        """Start everything, wait calmly, harm, watch, compare, and sum up.
 
         Raises:
-            UnreachableError: if a server or the service is gone, or no table becomes ready.
+            UnreachableError: a server or the service has ended, or no table becomes ready.
         """
         self._open()
         writer = OrdinaryChanges(self.source, self._moving, self.plan.rate)
@@ -302,12 +302,12 @@ class Drill:
 
     @property
     def _moving(self) -> tuple[str, ...]:
-        """Tables with ordinary changes."""
+        """Return the tables with ordinary changes."""
         return (*self._rows_by_table, self._names.table("uncompared"))
 
     @property
     def _resting(self) -> tuple[str, ...]:
-        """Tables without ordinary changes: what they hold is the drill's doing alone."""
+        """Return the tables without ordinary changes: only the drill changes them."""
         mirrors, repeated = len(MIRROR_KINDS), len(HARMLESS_KINDS)
         return (
             *self._names.tables("mirror", mirrors),
@@ -318,7 +318,7 @@ class Drill:
         )
 
     def _site(self) -> Site:
-        """Where faults are put, with the clock of the source and the disks if they can be had."""
+        """Return the targets of faults, with the clock of the source and the disks if possible."""
         if not self.plan.outages:
             return Site(self.servers, self.source, self.home, self.service.lake)
         clock, trouble = None, mount_trouble(self.home)
@@ -371,16 +371,16 @@ class Drill:
         try:
             tables = self.service.tables()
         except UnreachableError:
-            if self.service.daemon.running:  # a busy machine drops a connection
+            if self.service.daemon.running:  # on a busy machine a connection may be dropped
                 return False
             raise
         known = {one["table"]: one["compared_since"] for one in tables}
         return all(known.get(name) for name in (*self._moving, *self._resting))
 
     def _fail(self, outage: Outage) -> OutageScore:
-        """Let *outage* last until an incident says why, and the gate was asked often enough.
+        """Let *outage* last until an incident explains it, and the gate was asked often enough.
 
-        One that is not reported lasts until the gate was open.
+        An outage without an expected incident lasts until the gate was open.
         """
         score = OutageScore(outage.name, closes=outage.closes, reports=outage.reports)
         if trouble := outage.trouble(self.site):
@@ -420,7 +420,7 @@ class Drill:
         )
 
     def _change(self, outage: Outage) -> CutChange:
-        """Change a row as *outage* wants it, and then take the time for a cut."""
+        """Change a row in a session of *outage*, and then take the time for a cut."""
         table = self._names.lost
         add = f"UPDATE {table} SET quantity = quantity + 1 WHERE id = {TEMPLATE}"
         ask = f"SELECT quantity FROM {table} WHERE id = {TEMPLATE}"
@@ -428,7 +428,7 @@ class Drill:
         return CutChange(datetime.now(UTC).isoformat(), int(quantity))
 
     def _try_gate(self, change: CutChange) -> GateTry:
-        """Ask for the cut of *change*; if it is READY, look whether the mirror has the change."""
+        """Ask for the cut of *change*; if it is READY, check whether the mirror has the change."""
         try:
             ready = self.service.gate([self._names.lost], change.cut).open
         except UnreachableError:
@@ -439,14 +439,14 @@ class Drill:
         return GateTry(ready=True, whole=newest >= change.quantity)
 
     def _incidents(self) -> list[Json]:
-        """Those that are listed; none if the service cannot list them."""
+        """Return the listed incidents; none if the service cannot list them."""
         try:
             return list(self.service.incidents(*STATES))
         except UnreachableError:
             return []
 
     def _harm(self) -> list[Fault]:
-        """Put all faults, table by table."""
+        """Make all faults, table by table; return them."""
         found = list[Fault]()
         of_large = dict(zip(self._names.tables("large", LARGE_TABLES), LARGE_KINDS, strict=True))
         for table, count in self._rows_by_table.items():
@@ -463,7 +463,7 @@ class Drill:
         return found
 
     def _repeat(self) -> list[Fault]:
-        """Do what must change no mirror."""
+        """Make the faults that must change no mirror; return them."""
         tables = self._names.tables("repeated", len(HARMLESS_KINDS))
         return [
             fault
@@ -483,7 +483,7 @@ class Drill:
     def _watch(self, book: IncidentBook, within: timedelta) -> None:
         """Ask for incidents each second, until all faults are due or the time is over.
 
-        How far tables are is asked first, so no incident is older than that.
+        The progress of the tables is read first, so no incident is older than it.
         """
         until = time.monotonic() + within.total_seconds()
         never, said = threading.Event(), 0.0
@@ -492,7 +492,7 @@ class Drill:
             book.note_tables(now, map(self._progress, self.service.tables()))
             book.note(now, map(self._whole, self.service.incidents(*STATES)))
             if self.workload and not self.workload.running:
-                self.workload.stop()  # raises what a writer could not bear
+                self.workload.stop()  # raises the error with which a writer failed
             if book.faults and self.now - said > 10:
                 said = self.now
                 keys = sum(one.key is not None for one in book.findings.values())
@@ -501,7 +501,7 @@ class Drill:
             never.wait(1)
 
     def _progress(self, table: Json) -> TableProgress:
-        """How far *table* is, in seconds after the drill began."""
+        """Return the progress of *table*, in seconds after the drill began."""
         merged = table["watermarks"]["mirror"]
         return TableProgress(table["table"], *map(self._seconds, (merged, table["compared_since"])))
 
@@ -511,7 +511,7 @@ class Drill:
         return self.now - (datetime.now(UTC) - datetime.fromisoformat(instant)).total_seconds()
 
     def _whole(self, listed: Json) -> Json:
-        """The incident with all of its keys and columns; asked for once it lists other ones."""
+        """Return the incident with all keys and columns; cached until its listed keys change."""
         if listed["kind"] not in ALARMS:
             return listed
         said = (listed["reason"], listed["more_keys"], *listed["keys"])
@@ -521,20 +521,21 @@ class Drill:
         return known[1]
 
     def _asked(self) -> tuple[str, ...]:
-        """Tables that `sluice compare` is run on: a few, for each takes its time.
+        """Return the tables for `sluice compare`: only a few, because each takes long.
 
-        They are one with most faults, and those with a foreign commit, whose incident names no row.
+        They are one with the most faults, and those with a foreign commit, whose incident names no
+        row.
         """
         rows, mirrors = self._rows_by_table, self._names.tables("mirror", len(MIRROR_KINDS))
         return (max(rows, key=rows.__getitem__), *mirrors)
 
     def _compare(self, table: str) -> Json:
-        """The report of `sluice compare` about *table*; one without rows if it comes too late.
+        """Return the report of `sluice compare` about *table*; without rows if it takes too long.
 
-        It waits for the mirror, and that of a table with a gap may be held.
+        It waits for the mirror, and the mirror of a table with a gap may be held.
 
         Raises:
-            UnreachableError: if it ends without a report.
+            UnreachableError: it ends without a report.
         """
         began = self.now
         command = [sys.executable, "-m", "monitor", "compare", table, "--json"]
@@ -562,7 +563,7 @@ class Drill:
         return report
 
     def _wrong_rows(self, tables: Iterable[str]) -> set[Row]:
-        """Rows of *tables*, which rest, that are not in the mirror what they are at the source."""
+        """Return rows of *tables*, which must be at rest, that differ between source and mirror."""
         return {
             (table, id_)
             for table in tables
@@ -570,7 +571,7 @@ class Drill:
         }
 
     def _states(self, tables: set[str]) -> Mapping[str, TableState]:
-        """What the simple checks look at, of each table."""
+        """Return the input of the simple checks, for each table."""
         keys = self._changed_keys(tables)
         return {
             table: TableState(
@@ -582,7 +583,7 @@ class Drill:
         }
 
     def _changed_keys(self, tables: set[str]) -> dict[str, set[int]]:
-        """Keys of the changes in the topics of *tables*."""
+        """Return the keys of the changes in the topics of *tables*."""
         return {
             table: changed_keys(
                 (read_payload(message.key)["id"], read_payload(message.value)["op"])
@@ -593,7 +594,7 @@ class Drill:
         }
 
     def _config(self) -> Path:
-        """The demo's config without its paces, unless they are to be short."""
+        """Return the demo's config, without its short intervals unless these are wanted."""
         config = read_config()
         config["tables"] = [one for one in config["tables"] if "visits" not in one["shards"]]
         config["pipeline"].pop("small_batch_rows")
@@ -612,7 +613,7 @@ class Drill:
 
 
 def _words(incident: Json) -> str:
-    """All that an incident says in words."""
+    """Return all texts of an incident."""
     return " ".join((incident["about"], incident["check"] or "", incident["reason"]))
 
 

@@ -1,9 +1,9 @@
 """Decides which faults the incidents and the reports of `sluice compare` name, and how soon.
 
-A fault is named by its key once an incident lists it, and by its column if the same incident
-says that this row differs in it. It is due 60 seconds after the merge of a change of its row, or
-once its table was compared whole: what no change shows is found by that alone.
-Pure.
+A fault is named by its key once an incident lists it, and by its column if the same incident says
+that this row differs in it. A fault whose row was changed in the log is due 60 seconds after the
+merge of the change. Any other fault is due when its whole table has been compared, because only
+that can find it. Pure.
 """
 
 import re
@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 Row = tuple[str, int]
 """A table and an id."""
 ALARMS = frozenset({"lost", "blocked", "suspect"})
-"""Kinds of incidents that say that data is wrong."""
+"""Kinds of incidents that report wrong data."""
 FOREIGN = "foreign_write"
 """The check that names the commit of another writer and not its rows."""
 WITHIN = 60.0
@@ -37,7 +37,7 @@ class RowRange:
     high: int
 
     def __contains__(self, row: object) -> bool:
-        """Whether a table and an id are in the range."""
+        """Tell whether a table and an id are in the range."""
         match row:
             case (self.table, int(id_)):
                 return self.low <= id_ <= self.high
@@ -45,7 +45,7 @@ class RowRange:
 
 
 def listed_ranges(keys: Iterable[str]) -> Iterator[RowRange]:
-    """The rows that *keys* name; keys of another form, such as versions, are left out."""
+    """Yield the rows that *keys* name; skip keys of another form, such as versions."""
     for key in keys:
         if found := _KEY.fullmatch(key):
             low = int(found["low"])
@@ -53,7 +53,7 @@ def listed_ranges(keys: Iterable[str]) -> Iterator[RowRange]:
 
 
 def named_columns(incident: Json) -> dict[Row, frozenset[str]]:
-    """The columns in which rows differ, as *incident* says."""
+    """Return the columns in which rows differ, according to *incident*."""
     found = dict[Row, frozenset[str]]()
     for one in incident.get("differing", ()):
         for span in listed_ranges(one["keys"]):
@@ -65,7 +65,7 @@ def named_columns(incident: Json) -> dict[Row, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """How far a table is, in seconds after the drill began; None while that is not known.
+    """The progress of a table, in seconds after the drill began; None while unknown.
 
     Changes before ``merged`` are in the mirror, and each row was compared after ``compared``.
     """
@@ -77,10 +77,10 @@ class TableProgress:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """When a fault was noticed, named by key and named by column, in seconds after it.
+    """When a fault was noticed, named by key and named by column, in seconds after it; None: never.
 
-    ``checks`` are those whose incidents did; None: not at all.  ``merged`` is when the changes
-    before it were in the mirror, ``compared`` when all rows of its table had been compared since.
+    ``checks`` are the checks whose incidents noticed it. ``merged`` is when the changes before it
+    were in the mirror, ``compared`` when all rows of its table had been compared since.
     """
 
     noticed: float | None = None
@@ -91,28 +91,28 @@ class Finding:
     compared: float | None = None
 
     def is_named(self, fault: Fault) -> bool:
-        """Whether *fault* is named by its key, and by its column if it has one."""
+        """Tell whether *fault* is named by its key, and by its column if it has one."""
         return self.key is not None and (self.column is not None or not fault.column)
 
     def due(self, fault: Fault) -> float | None:
-        """Seconds after *fault* by which it is to be named; None if that is not known yet."""
+        """Return the seconds after *fault* by which it must be named; None while unknown."""
         if not fault.logged:
             return self.compared
         return None if self.merged is None else self.merged + WITHIN
 
     def is_late(self, fault: Fault) -> bool:
-        """Whether *fault* was named by key or column after it was due."""
+        """Tell whether *fault* was named by key or column after it was due."""
         due, named = self.due(fault), (self.key, self.column)
         return due is not None and any(one is not None and one > due for one in named)
 
 
 @dataclass(eq=False)
 class IncidentBook:
-    """What incidents have said of ``faults`` so far.
+    """The findings of all incidents so far about ``faults``.
 
-    Only an incident about the fault's own table counts for it. ``expected`` are beginnings of what
-    incidents about a whole source are about, where a fault is one of the source: ``wide`` has
-    those that were there. Incidents whose ids are in ``before`` are of something else.
+    Only an incident about the fault's own table counts for it. ``expected`` are prefixes of the
+    subjects of incidents about a whole source that a fault may cause; ``wide`` collects those
+    incidents. Incidents whose ids are in ``before`` have other causes.
     """
 
     faults: Sequence[Fault]
@@ -124,11 +124,11 @@ class IncidentBook:
     wide: dict[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin with nothing found."""
+        """Start without findings."""
         self.findings = {fault: Finding() for fault in self.faults}
 
     def note(self, now: float, incidents: Iterable[Json]) -> None:
-        """Take in the *incidents* that are there *now*, in seconds after the drill began."""
+        """Record the *incidents* that exist *now*, in seconds after the drill began."""
         for incident in incidents:
             if incident["id"] in self.before:
                 continue
@@ -146,7 +146,7 @@ class IncidentBook:
                     self._find(fault, now, incident["check"], ranges, columns)
 
     def _is_true(self, incident: Json, ranges: Sequence[RowRange]) -> bool:
-        """Whether every row and table that the incident names was harmed."""
+        """Tell whether every row and table that the incident names was harmed."""
         harmed = {(fault.table, fault.id) for fault in self.faults}
         rows = {(one.table, id_) for one in ranges for id_ in range(one.low, one.high + 1)}
         return {*incident["tables"]} <= {table for table, _ in harmed} and rows <= harmed
@@ -171,7 +171,7 @@ class IncidentBook:
         )
 
     def note_tables(self, now: float, tables: Iterable[TableProgress]) -> None:
-        """Take in how far *tables* are *now*."""
+        """Record the progress of *tables* at *now*."""
         known = {one.table: one for one in tables}
         for fault, one in self.findings.items():
             if (progress := known.get(fault.table)) is None:
@@ -187,7 +187,7 @@ class IncidentBook:
                 )
 
     def is_over(self, now: float) -> bool:
-        """Whether each fault is named, or due, or in a table that a foreign commit blocks."""
+        """Tell whether each fault is named or past due, or a foreign commit blocks its table."""
         return all(
             one.is_named(fault)
             or FOREIGN in one.checks
@@ -197,7 +197,7 @@ class IncidentBook:
 
 
 def compared_rows(reports: Iterable[Json]) -> dict[Row, tuple[str, ...]]:
-    """Rows that reports of `sluice compare --json` name, each with its columns."""
+    """Return the rows that reports of `sluice compare --json` name, each with its columns."""
     return {
         (one["shard"].rpartition("/")[2], one["id"]): tuple(one["columns"])
         for report in reports
@@ -207,12 +207,13 @@ def compared_rows(reports: Iterable[Json]) -> dict[Row, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class KindScore:
-    """How faults of one kind were found: counts of faults, and seconds after the fault.
+    """How faults of one kind were found: numbers of faults, and seconds after the fault.
 
-    ``compared`` of them are named by `sluice compare`, where it was run; ``median`` and ``most``
-    are until the key was named, or until the table's incident where no key ever was.  ``late`` of
-    them were named after they were due, ``never_due`` were not due when the drill ended; ``whole``
-    is when the last of their tables had been compared whole.
+    ``compared`` is the number that `sluice compare` names, of the ``asked`` ones in its tables.
+    ``median`` and ``most`` are the seconds until the key was named; if no key was ever named, until
+    the table's incident. ``late`` faults were named after they were due. ``never_due`` faults were
+    not due when the drill ended. ``whole`` is when the last of their tables had been compared
+    whole.
     """
 
     kind: str
@@ -274,7 +275,7 @@ def score_kind(
 
 @dataclass(frozen=True, slots=True)
 class RepeatedScore:
-    """Records that were sent again: how many, and rows of the mirror that are right afterwards."""
+    """Records that were sent again: their number, and how many rows are right afterwards."""
 
     kind: str
     records: int
@@ -282,7 +283,7 @@ class RepeatedScore:
 
 
 def score_repeated(repeated: Sequence[Fault], wrong: Collection[Row]) -> tuple[RepeatedScore, ...]:
-    """What became of the rows of *repeated*, by kind, given the rows that are *wrong*."""
+    """Return the score of *repeated*, by kind, if the rows *wrong* are wrong."""
     kinds = dict.fromkeys(one.kind for one in repeated)
     rows = {kind: [(f.table, f.id) for f in repeated if f.kind == kind] for kind in kinds}
     return tuple(
@@ -295,8 +296,8 @@ def score_repeated(repeated: Sequence[Fault], wrong: Collection[Row]) -> tuple[R
 class DrillResult:
     """One drill: the score of each kind, false alarms, and rows that the service read.
 
-    ``calm_seconds`` is how long ordinary changes ran before the first fault. Rows that were read
-    are None where the server does not count them. ``servers`` says which were used.
+    ``calm_seconds`` is how long ordinary changes ran before the first fault. Numbers of read rows
+    are None if the server does not count them. ``servers`` describes the used servers.
     """
 
     scores: tuple[KindScore, ...]
@@ -313,7 +314,7 @@ class DrillResult:
     servers: tuple[str, ...] = ()
 
     def shortfalls(self, left_out: str) -> tuple[str, ...]:
-        """What falls short of the aim; nothing is expected of the kind *left_out*.
+        """Return what falls short of the aim; nothing is expected of the kind *left_out*.
 
         The aim: no false alarm; each fault named by key and column when it is due, or its table
         reported by `foreign_write`; no mirror changed by a repeated record; and no open gate for a
@@ -340,11 +341,11 @@ class DrillResult:
         return tuple(found)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """Return the result as JSON values."""
         return asdict(self)
 
     def as_markdown(self) -> str:
-        """Two tables: what Sluice has found, and what simple checks would have."""
+        """Return two tables: what Sluice has found, and what simple checks would have found."""
         heads = (
             *("fault", "faults", "table reported", "key in an incident", "column in the incident"),
             *("seconds to the key: median, most", "seconds until compared whole: most"),

@@ -1,7 +1,7 @@
-"""Three simple checks that teams write first, on the same faults: what would they have found?
+"""Computes what three simple checks that teams write first would have found of the same faults.
 
-They are pure: what source, mirror and topic held is given. Each returns the ids that it names. The
-count names no row: it says only that a table differs.
+They are pure: the content of source, mirror and topic is given. Each returns the ids that it names.
+The count names no row: it says only that a table differs.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,18 +29,18 @@ def rows_above_highest(state: TableState) -> set[int]:
 
 
 def count_difference(state: TableState) -> int:
-    """`count(id)`: rows at the source that the mirror has too few; negative if it has too many."""
+    """`count(id)`: how many rows the mirror misses; negative if it has extra rows."""
     return len(state.source) - len(state.mirror)
 
 
 def keys_without_row(state: TableState) -> set[int]:
-    """Keys of records in Kafka: those of changes whose row is not in the mirror."""
+    """Keys of records in Kafka: keys of changes whose row is not in the mirror."""
     return set(state.changed) - set(state.mirror)
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleRecall:
-    """Of the faults of one kind, how many each check names; the count only notices a table."""
+    """How many faults of one kind each check names; the count only notices a table."""
 
     highest: int
     counted: int
@@ -48,7 +48,7 @@ class SimpleRecall:
 
 
 def recall(faults: Iterable[Fault], states: Mapping[str, TableState]) -> SimpleRecall:
-    """How many of *faults* the checks find, given the state of each of their tables."""
+    """Return how many of *faults* the checks find, given the state of each of their tables."""
     highest = counted = keys = 0
     above = {table: rows_above_highest(state) for table, state in states.items()}
     without = {table: keys_without_row(state) for table, state in states.items()}
@@ -60,6 +60,6 @@ def recall(faults: Iterable[Fault], states: Mapping[str, TableState]) -> SimpleR
 
 
 def changed_keys(records: Iterable[tuple[int, str]]) -> set[int]:
-    """Keys whose last change is no delete, of *records* (key, Debezium's op) in their order."""
+    """Return keys whose last change is no delete; *records* are (key, Debezium's op) in order."""
     last = {id_: op for id_, op in records if op != "r"}
     return {id_ for id_, op in last.items() if op != "d"}

@@ -1,8 +1,8 @@
-"""Tables of the drill, with one column of nearly every type, and ordinary changes of their rows.
+"""Defines tables of the drill, with a column of nearly every type, and their ordinary changes.
 
-An id says whose row it is: the drill harms rows whose id is 2 more than a multiple of 4, the
-ordinary changes are of multiples of 4, and odd ids have no row until the drill inserts one. So a
-later change never repairs a fault.
+An id decides who changes its row. The drill harms rows whose id is a multiple of 4 plus 2. Ordinary
+changes affect multiples of 4. Odd ids have no row until the drill inserts one. So a later change
+never repairs a fault.
 """
 
 import random
@@ -23,9 +23,9 @@ TEMPLATE = 2
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the drill's own things are called on the servers, and the source in incidents.
+    """The names of the drill's own things on the servers, and of the source in incidents.
 
-    ``schema`` is what stands before the dot in a table's name: a database of MySQL, a schema of
+    ``schema`` is the part before the dot in a table's name: a database of MySQL, a schema of
     Postgres. ``prefix`` is that of the topics, and the name of the connector and its slot.
     """
 
@@ -37,29 +37,29 @@ class Names:
 
     @property
     def marker(self) -> str:
-        """A table without faults: once a change of it is sent, those before it were collected."""
+        """Return a table without faults: its sent change shows that earlier ones were collected."""
         return self.table("marker")
 
     @property
     def lost(self) -> str:
-        """The table whose topic is deleted; no other fault is of it."""
+        """Return the table whose topic is deleted; it has no other fault."""
         return self.table("topic")
 
     def table(self, kind: str, number: int = 0) -> str:
-        """A table of the drill, as SQL names it."""
+        """Return a table of the drill, as SQL names it."""
         return f"{self.schema}.{kind}_{number:02}"
 
     def tables(self, kind: str, count: int) -> tuple[str, ...]:
-        """The first *count* tables of that kind."""
+        """Return the first *count* tables of that kind."""
         return tuple(self.table(kind, number) for number in range(count))
 
     def topic(self, table: str) -> str:
-        """The topic of *table*."""
+        """Return the topic of *table*."""
         return f"{self.prefix}.{table}"
 
 
 DEMO = Names()
-"""Those on servers of the drill's own."""
+"""The names on the drill's own servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Column:
 
 
 def spell_columns(columns: Sequence[Column]) -> tuple[str, str]:
-    """Their declarations and the values of the fill, as SQL lists them."""
+    """Return the declarations and the values of the fill, as SQL lists them."""
     declared = ", ".join(f"{one.name} {one.type}" for one in columns)
     return declared, ", ".join(one.fill for one in columns)
 
@@ -83,44 +83,44 @@ class DrillSource(Protocol):
 
     @property
     def compared(self) -> Sequence[Column]:
-        """Columns whose values are compared."""
+        """Return the columns whose values are compared."""
         ...
 
     @property
     def uncompared(self) -> Sequence[Column]:
-        """Columns of types that systems write differently: the check of values leaves them out."""
+        """Return columns of types that systems write differently; `values` skips their values."""
         ...
 
     @property
     def names(self) -> Names:
-        """What its things are called."""
+        """Return the names of its things."""
         ...
 
     @property
     def shop(self) -> ShopServer | None:
-        """Where the demo's shop is; None without a shop."""
+        """Return the server of the demo's shop; None without a shop."""
         ...
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What the service's config says of it, beside the demo's own."""
+        """Return the keys of the service's config for it, in addition to the demo's."""
         ...
 
     @property
     def wide(self) -> tuple[str, ...]:
-        """Beginnings of what an incident of `leave_out` is about, if it is of the whole source."""
+        """Return prefixes of subjects of incidents that `leave_out` causes for the whole source."""
         ...
 
     def set_environment(self, environment: Mapping[str, str]) -> None:
-        """Give the server *environment* from its next start on."""
+        """Set the *environment* of the server, from its next start on."""
         ...
 
     def prepare(self) -> None:
-        """Create what must be there before any table."""
+        """Create what must exist before any table."""
         ...
 
     def create_tables(self, names: Sequence[str]) -> None:
-        """Create tables *names*, each with `ROWS` rows of even ids, and let them be collected."""
+        """Create tables *names*, each with `ROWS` rows of even ids, and start to collect them."""
         ...
 
     def connect(self) -> Any:
@@ -128,33 +128,33 @@ class DrillSource(Protocol):
         ...
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run *statements* in one session; the rows of the last one."""
+        """Run *statements* in one session; return the rows of the last one."""
         ...
 
     def execute_hidden(self, table: str, *statements: str) -> None:
-        """Run *statements* that change *table* in one session; no collector can see them."""
+        """Run *statements* that change *table* in one session, hidden from every collector."""
         ...
 
     def date_changes(self, seconds: float) -> Sequence[str]:
-        """Statements that date the later changes of their session wrong; none if it cannot be."""
+        """Return statements that date the later changes of their session wrong, if possible."""
         ...
 
     def connector(self, bootstrap: str) -> Mapping[str, str]:
-        """Config of the connector that reads it."""
+        """Return the config of the connector that reads it."""
         ...
 
     def lock_heartbeats(self) -> AbstractContextManager[None]:
-        """No other session can write a heartbeat inside the block."""
+        """Prevent other sessions from writing a heartbeat inside the block."""
         ...
 
     def leave_out(self, connect: ConnectClient, table: str) -> AbstractContextManager[None]:
-        """No change of *table* is sent inside the block."""
+        """Drop the records of all changes of *table* inside the block."""
         ...
 
     def rows_read(self) -> int | None:
-        """Rows that were read so far: by the service, where the server counts that apart.
+        """Return how many rows were read: by the service, if the server counts that separately.
 
-        None if the server does not say.
+        None if the server does not count.
         """
         ...
 
@@ -164,7 +164,7 @@ class Brokers(Protocol):
 
     @property
     def bootstrap(self) -> str:
-        """The address clients begin with."""
+        """Return the address with which clients begin."""
         ...
 
 
@@ -173,12 +173,12 @@ class DrillServers(Protocol):
 
     @property
     def kafka(self) -> Brokers:
-        """Where the topics are."""
+        """Return the brokers of the topics."""
         ...
 
     @property
     def connect(self) -> ConnectClient:
-        """Where the connector runs."""
+        """Return where the connector runs."""
         ...
 
     def start(self, say: Callable[[str], None] = ...) -> None:
@@ -186,15 +186,15 @@ class DrillServers(Protocol):
         ...
 
     def stop(self) -> None:
-        """Stop what was started, and remove what was made."""
+        """Stop what was started, and remove what was created."""
         ...
 
 
 def harmed_ids(count: int, rows: int = ROWS) -> list[int]:
-    """*count* ids of rows that the drill may harm, spread over the table, the template excepted.
+    """Return *count* ids of rows that the drill may harm, spread over the table, but no template.
 
     Raises:
-        ValueError: if the table has too few rows.
+        ValueError: the table has too few rows.
     """
     ids = range(TEMPLATE + 4, 2 * rows + 1, 4)
     if count > len(ids):
@@ -205,7 +205,7 @@ def harmed_ids(count: int, rows: int = ROWS) -> list[int]:
 
 @dataclass(eq=False)
 class OrdinaryChanges:
-    """Updates, deletes and inserts with the log on, about ``rate`` rows a second in all."""
+    """Logged updates, deletes and inserts, about ``rate`` rows a second in all."""
 
     source: DrillSource
     names: Sequence[str]
@@ -236,7 +236,7 @@ class OrdinaryChanges:
 
 
 def copy_template(source: DrillSource, name: str, ids: Sequence[int]) -> str:
-    """The statement that inserts rows with *ids*, otherwise equal to the row that is not harmed."""
+    """Return the statement that inserts copies of the template row with *ids*."""
     names = ", ".join(one.name for one in (*source.compared, *source.uncompared))
     new = " UNION ALL ".join(f"SELECT {one} AS new_id" for one in ids)
     return (

@@ -1,1 +1,1 @@
-"""A reader of source and mirror, and their judge, that share no code with what they judge."""
+"""Reads source and mirror and compares them; shares no code with what it checks."""

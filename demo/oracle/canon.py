@@ -1,8 +1,8 @@
-"""Brings a mirror's value and the source's value to one form, by MySQL's type, to compare them.
+"""Converts values of mirror and source to one form, by MySQL's type, to compare them.
 
-Written from MySQL's manual and the mirror contract alone.  The source's raw value is the text,
-or the bytes, that the server sends; the mirror's is what Arrow gives.  BIT(n) is big-endian on
-both sides.
+Written from MySQL's manual and the mirror contract alone. The source's raw value is the text, or
+the bytes, that the server sends; the mirror's is what Arrow returns. BIT(n) is big-endian on both
+sides.
 """
 
 import json
@@ -41,12 +41,12 @@ class Column:
 
     @property
     def verifiable(self) -> bool:
-        """Whether the contract gives its type a place in the mirror."""
+        """Tell whether the contract has a mirror type for its type."""
         return self.kind in {*INTS, *FIXED, "decimal", "year", "bit"}
 
     @property
     def size(self) -> tuple[int, ...]:
-        """The numbers in its declaration: (12, 4) of DECIMAL(12,4)."""
+        """Return the numbers in its declaration: (12, 4) of DECIMAL(12,4)."""
         declared = re.search(r"\(([\d,]+)\)", self.declared)
         return tuple(map(int, declared[1].split(","))) if declared else ()
 
@@ -55,7 +55,7 @@ class Column:
         return fits(self, mirror_type)
 
     def from_mirror(self, value: object) -> object:
-        """Give a mirror's value in its canonical form; None for NULL, nonsense as it is."""
+        """Convert a mirror's value to canonical form; None for NULL, an invalid value unchanged."""
         return from_mirror(self, value)
 
 
@@ -78,9 +78,9 @@ def fits(column: Column, mirror_type: str) -> bool:
 
 
 def from_source(column: Column, raw: str | bytes | None) -> object:
-    """Give a raw value of the source in its canonical form; None for NULL.
+    """Convert a raw value of the source to canonical form; None for NULL.
 
-    A value that has no such form (a zero date) comes back as its text.
+    A value without such a form (a zero date) is returned as its text.
     """
     if raw is None:
         return None
@@ -96,7 +96,7 @@ def from_source(column: Column, raw: str | bytes | None) -> object:
 
 
 def from_mirror(column: Column, value: object) -> object:
-    """Give a mirror's value in its canonical form; None for NULL, nonsense as it is."""
+    """Convert a mirror's value to canonical form; None for NULL, an invalid value unchanged."""
     if isinstance(value, str | float | Decimal) and column.kind not in TEXTS:
         try:
             return int(value) if column.kind in INTS else _plain(column, value)
@@ -108,7 +108,7 @@ def from_mirror(column: Column, value: object) -> object:
 
 
 def _plain(column: Column, value: str | float | Decimal) -> object:
-    """Bring a number or a JSON text to its canonical form; other texts stay."""
+    """Convert a number or a JSON text to canonical form; return other texts unchanged."""
     if column.kind == "decimal":
         return Decimal(value)
     if column.kind == "double":
@@ -121,7 +121,7 @@ def _plain(column: Column, value: str | float | Decimal) -> object:
 
 
 def meaning(value: object) -> object:
-    """Mark what Python holds equal and JSON does not: true and 1, null and NULL."""
+    """Mark values that are equal in Python and not in JSON: true and 1, null and NULL."""
     if value is None or isinstance(value, bool):
         return ("json", value)
     if isinstance(value, list):
@@ -132,7 +132,7 @@ def meaning(value: object) -> object:
 
 
 def _clock(kind: str, raw: str) -> object:
-    """Read MySQL's text of a date or time; one without a form stays text."""
+    """Parse MySQL's text of a date or time; return the text itself if it is invalid."""
     if kind == "time":
         return _microseconds(raw)
     try:
@@ -145,7 +145,7 @@ def _clock(kind: str, raw: str) -> object:
 
 
 def _microseconds(raw: str) -> int:
-    """Read ``-838:59:59.000001`` as microseconds."""
+    """Convert ``-838:59:59.000001`` to microseconds."""
     hours, minutes, seconds = raw.lstrip("-").split(":")
     whole, _, fraction = seconds.partition(".")
     span = timedelta(

@@ -1,7 +1,7 @@
-"""Compares each mirror with its source, row by row and value by value; six ways to differ.
+"""Compares each mirror with its source, row by row and value by value; six kinds of differences.
 
-Compares the source as it is with the mirror as it is (or was, at a version): stop the writers
-and let the pipeline catch up first, or everything still on its way counts as lost.
+It compares the current source with the current mirror (or a version of it). Stop the writers and
+let the pipeline catch up first; otherwise everything still on its way counts as lost.
 """
 
 from collections import Counter
@@ -28,10 +28,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What is wrong with a mirror; a row is in one finding, except that duplicates are judged too.
+    """The differences of a mirror; a row is in one finding, except that duplicates are judged too.
 
-    ``regressed`` rows carry an older transaction than the source's, ``rolled_back`` ones a
-    transaction that was rolled back; ``changed`` are other differences; ``columns`` names those
+    ``regressed`` rows have an older transaction than the source's. ``rolled_back`` rows have a
+    transaction that was rolled back. ``changed`` are other differences. ``columns`` names columns
     that are missing, of the wrong type, or without a source.
     """
 
@@ -46,16 +46,16 @@ class Diff:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each finding; all 0 when the mirror is its source."""
+        """Return the number of each finding; all 0 if the mirror equals its source."""
         return {name: len(getattr(self, name)) for name in FINDINGS}
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Tell whether there is no difference."""
         return not any(self.counts.values())
 
     def __str__(self) -> str:
-        """Name the first few of each finding."""
+        """Return the first few of each finding as text."""
         findings = [
             f"{count} {name}: {', '.join(map(str, getattr(self, name)[:SHOWN]))}"
             for name, count in self.counts.items()
@@ -77,7 +77,7 @@ def compare(
 ) -> dict[str, Diff]:
     """Compare every mirror under *lake* with its shards on *server*, a MySQL.
 
-    Without *ledger* a rolled-back row cannot be recognized; it is then a ghost, or changed.
+    Without *ledger* a rolled-back row cannot be recognised; it then counts as a ghost, or changed.
     """
     return compared(read_sources(server, mirrors), lake, ledger=ledger, versions=versions)
 
@@ -89,7 +89,7 @@ def compared(
     ledger: Mapping[int, Entry] | None = None,
     versions: Mapping[str, int] | None = None,
 ) -> dict[str, Diff]:
-    """Compare every mirror under *lake* with what its *sources* held."""
+    """Compare every mirror under *lake* with its source in *sources*, as read before."""
     return {
         name: judge(
             source,
@@ -101,20 +101,20 @@ def compared(
 
 
 def mirror_path(lake: str, mirror: str) -> str:
-    """Where the mirror named ``database.table`` lies."""
+    """Return the path of the mirror named ``database.table``."""
     database, _, table = mirror.partition(".")
     return f"{lake}/mirrors/{database}/{table}"
 
 
 def rolled_back_numbers(ledger: Mapping[int, Entry]) -> frozenset[int]:
-    """Numbers that no row may carry."""
+    """Return transaction numbers that no row may have."""
     return frozenset(
         number for number, entry in ledger.items() if entry.outcome is Outcome.ROLLED_BACK
     )
 
 
 def judge(source: Source, mirror: Mirror, rolled_back: frozenset[int] = frozenset()) -> Diff:
-    """Judge one mirror against its source."""
+    """Return the differences of one mirror from its source."""
     counts = Counter(row_id for row_id, _ in mirror.rows)
     findings = _Findings()
     for row_id, row in mirror.rows:
@@ -133,7 +133,7 @@ def judge(source: Source, mirror: Mirror, rolled_back: frozenset[int] = frozense
 
 @dataclass(eq=False)
 class _Findings:
-    """Findings about rows of the mirror, as they are made."""
+    """Collects findings about rows of the mirror."""
 
     regressed: list[RowId] = field(default_factory=list)
     ghost: list[RowId] = field(default_factory=list)
@@ -162,12 +162,12 @@ def _judge_row(
 
 
 def _number(touched: object) -> int:
-    """Give a transaction number; tables without one never regress."""
+    """Return the transaction number; -1 for tables without one, which never regress."""
     return touched if isinstance(touched, int) else -1
 
 
 def _wrong_columns(source: Source, mirror: Mirror) -> list[str]:
-    """Describe columns that are missing, of the wrong type, or not the source's."""
+    """Describe columns that are missing, of the wrong type, or absent from the source."""
     declared = {column.name: column for column in source.columns}
     missing = [f"{name} is missing" for name in declared if name not in mirror.types]
     wrong = [

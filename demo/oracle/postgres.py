@@ -1,7 +1,7 @@
-"""Reads the rows of a Postgres in its own words and compares a mirror's values with them.
+"""Reads the rows of a Postgres as its texts, and compares a mirror's values with them.
 
-Written from Postgres' manual and the mirror contract alone.  The source's raw value is the text
-that the server sends; the mirror's is what Arrow gives.
+Written from Postgres' manual and the mirror contract alone. The source's raw value is the text that
+the server sends; the mirror's is what Arrow returns.
 """
 
 import json
@@ -56,7 +56,7 @@ KEY = """
 
 @dataclass(frozen=True, slots=True)
 class PostgresColumn:
-    """A column: ``kind`` is its type without a size, ``declared`` with it."""
+    """A column: ``kind`` is its type without a size, ``declared`` the type with its size."""
 
     name: str
     kind: str
@@ -66,16 +66,16 @@ class PostgresColumn:
 
     @property
     def verifiable(self) -> bool:
-        """Whether the contract gives its type a place in the mirror."""
+        """Tell whether the contract has a mirror type for its type."""
         return self.kind in FIXED or self.kind == "numeric" or self.enumerated or self.listed
 
     @property
     def picked(self) -> str:
-        """The expression that gives its raw value."""
+        """Return the expression of its raw value."""
         name = f'"{self.name}"'
         if self.listed:
             return f"to_json({name})::text"
-        return f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END"  # as a query's answer
+        return f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END"  # as a query's result
 
     def fits(self, mirror_type: str) -> bool:
         """Tell whether *mirror_type*, in Delta's names, is the contract's."""
@@ -86,7 +86,7 @@ class PostgresColumn:
         return mirror_type == FIXED[self.kind]
 
     def from_source(self, raw: str | None) -> object:
-        """Give a raw value of the source in its canonical form; None for NULL."""
+        """Convert a raw value of the source to canonical form; None for NULL."""
         if raw is None:
             return None
         if self.kind == "numeric":
@@ -95,7 +95,7 @@ class PostgresColumn:
         return self._text(raw) if read is None else read(raw)
 
     def from_mirror(self, value: object) -> object:
-        """Give a mirror's value in its canonical form; None for NULL, nonsense as it is."""
+        """Convert a mirror's value to canonical form; None for NULL, an invalid value unchanged."""
         if isinstance(value, datetime) and value.tzinfo:
             return value.astimezone(UTC)
         if isinstance(value, Decimal | str) and self.kind == "numeric":
@@ -105,7 +105,7 @@ class PostgresColumn:
         return self._text(value) if isinstance(value, str) else value
 
     def _text(self, text: str) -> object:
-        """Bring what has several spellings to one: the meaning of JSON, lengths of intervals."""
+        """Convert a text with several spellings to one form: JSON and intervals."""
         if self.kind in {"json", "jsonb"} or self.listed:
             return meaning(json.loads(text))
         if self.kind == "interval":
@@ -115,12 +115,12 @@ class PostgresColumn:
         return _short(float(text)) if self.kind == "real" else text
 
     def _number(self, text: str) -> object:
-        """All digits, with the zeros at their end; texts that are no numbers as they are."""
+        """Return all digits, with trailing zeros; a text that is no number unchanged."""
         return text if text in SPECIAL.values() else f"{Decimal(text):f}"
 
     @property
     def _size(self) -> str:
-        """The numbers in its declaration, ``(12,4)``; none where a decimal cannot have them."""
+        """Return the size in its declaration, ``(12,4)``; empty if a decimal cannot have it."""
         found = re.search(r"\((\d+),(-?\d+)\)", self.declared)
         fits = found and int(found[1]) <= WIDEST_DECIMAL and 0 <= int(found[2]) <= int(found[1])
         return found[0] if found and fits else ""
@@ -163,7 +163,7 @@ def read_postgres(
 
 
 def _source(cursor: "psycopg.Cursor[Any]", shards: tuple[str, ...]) -> Source:
-    """Read one table's shards; the first one's columns speak for all."""
+    """Read one table's shards; the columns of the first one count for all."""
     cursor.execute(COLUMNS, shards[:1])
     declared = [
         PostgresColumn(name, kind, whole, group == "e", category == "A")
@@ -185,12 +185,12 @@ def _source(cursor: "psycopg.Cursor[Any]", shards: tuple[str, ...]) -> Source:
 
 
 def _short(value: float) -> str:
-    """A number of 32 bits, however many digits it was written with."""
+    """Return a number of 32 bits in one spelling, for any number of digits."""
     return repr(struct.unpack("f", struct.pack("f", value))[0])
 
 
 def _lengths(text: str) -> tuple[int, int, int]:
-    """Months, days and microseconds of an ISO 8601 interval."""
+    """Return months, days and microseconds of an ISO 8601 interval."""
     found = SPAN.fullmatch(text)
     if found is None:
         return (-1, -1, -1)

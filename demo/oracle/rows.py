@@ -1,6 +1,6 @@
-"""Reads both sides: source tables in MySQL's own words, mirrors from Delta as of a version.
+"""Reads both sides: source tables as MySQL's texts, mirrors from Delta at a version.
 
-``deltalake``'s QueryBuilder is used because its other readers ignore, or refuse, deletion vectors.
+It uses ``deltalake``'s QueryBuilder, because its other readers ignore, or refuse, deletion vectors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,16 +33,16 @@ KEY = """
 
 
 class SourceColumn(Protocol):
-    """A column of a source, as the mirror's is compared with it."""
+    """A column of a source, with the comparison to the mirror's column."""
 
     @property
     def name(self) -> str:
-        """Its name on both sides."""
+        """Return its name on both sides."""
         ...
 
     @property
     def declared(self) -> str:
-        """Its type, as the source spells it."""
+        """Return its type in the source's spelling."""
         ...
 
     def fits(self, mirror_type: str) -> bool:
@@ -50,15 +50,15 @@ class SourceColumn(Protocol):
         ...
 
     def from_mirror(self, value: object) -> object:
-        """Give a mirror's value in the form in which `Source` holds the source's."""
+        """Convert a mirror's value to the form of the source's values in `Source`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """All shards of one table, at one moment: their columns, key and rows in canonical form.
+    """All shards of one table at one moment: their columns, key and rows in canonical form.
 
-    ``unverified`` names columns of types that no mirror can hold.
+    ``unverified`` names columns whose types no mirror can have.
     """
 
     shards: tuple[str, ...]
@@ -70,7 +70,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """One version of a mirror: Delta types of its columns, and rows; an id may recur."""
+    """One version of a mirror: Delta types of its columns, and rows; an id may occur twice."""
 
     types: Mapping[str, str]
     rows: Sequence[tuple[RowId, Row]]
@@ -94,7 +94,7 @@ def read_sources(address: Address, mirrors: Mapping[str, Sequence[str]]) -> dict
 
 
 def read_mirror(path: str, source: Source, version: int | None = None) -> Mirror:
-    """Read a mirror, at *version* or as it is; one that does not exist is empty."""
+    """Read a mirror at *version*, or its newest one; a mirror that does not exist is empty."""
     try:
         table = DeltaTable(path, version=version)
     except TableNotFoundError:
@@ -110,7 +110,7 @@ def read_mirror(path: str, source: Source, version: int | None = None) -> Mirror
 
 
 def read_touched(path: str, key: Sequence[str], version: int | None = None) -> dict[RowId, int]:
-    """Read only which transaction wrote each row of a mirror last; of duplicates, the oldest."""
+    """Read which transaction wrote each row of a mirror last; of duplicates, the oldest."""
     names = ", ".join(f'"{name}"' for name in (*key, "touched"))
     table = DeltaTable(path, version=version)
     found: dict[RowId, int] = {}
@@ -121,14 +121,14 @@ def read_touched(path: str, key: Sequence[str], version: int | None = None) -> d
 
 
 def _source(cursor: pymysql.cursors.Cursor, shards: tuple[str, ...]) -> Source:
-    """Read one table's shards; the first one's columns speak for all."""
+    """Read one table's shards; the columns of the first one count for all."""
     database, _, name = shards[0].partition(".")
     cursor.execute(COLUMNS.format(database, name))
     declared = [Column(*map(str, row)) for row in cursor.fetchall()]
     columns = tuple(column for column in declared if column.verifiable)
     cursor.execute(KEY.format(database, name))
     key = tuple(str(row[0]) for row in cursor.fetchall())
-    # MySQL prints a FLOAT with six digits; as a double it prints all of it
+    # MySQL prints a FLOAT with six digits, and as a double with all digits
     names = [f"`{c.name}` * 1e0" if c.kind == "float" else f"`{c.name}`" for c in columns]
     rows: dict[RowId, Row] = {}
     for shard in shards:
@@ -142,17 +142,17 @@ def _source(cursor: pymysql.cursors.Cursor, shards: tuple[str, ...]) -> Source:
 
 
 def _row_id(source: Source, row: Row) -> RowId:
-    """Name a mirror's row; one without metadata (adopted) can only be of a single shard."""
+    """Return the id of a mirror's row; one without metadata (adopted) is of the only shard."""
     sluice = row["_sluice"]
     shard = sluice["shard"] if isinstance(sluice, dict) else source.shards[0]
     return str(shard), tuple(row.get(name) for name in source.key)
 
 
 def read_rows(table: DeltaTable, query: str) -> pa.Table:
-    """Return what *query* selects from *table*, which it calls ``t``; deletion vectors count."""
+    """Return what *query* selects from *table* (named ``t``); respects deletion vectors."""
     return pa.table(QueryBuilder().register("t", table).execute(query).read_all())
 
 
 def _type_name(kind: object) -> str:
-    """Give a Delta type's name; a struct's is only ``struct``."""
+    """Return the name of a Delta type; ``struct`` for every struct."""
     return str(getattr(kind, "type", kind))

@@ -1,1 +1,1 @@
-"""A shop that keeps changing: tables of one MySQL server, writers, and a ledger of their deeds."""
+"""A shop that keeps changing: tables of one server, writers, and a ledger of transactions."""

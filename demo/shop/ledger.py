@@ -1,8 +1,8 @@
-"""Records what the source promised, and when: one line per event of a transaction, append-only.
+"""Records what the source committed, and when: one line per event of a transaction, append-only.
 
-A transaction is written twice: before its COMMIT is sent (so a writer that dies leaves its
-intention behind) and when its end is known.  The last line about a number counts, which is how
-a COMMIT whose answer was lost is settled later.
+A transaction is written twice: before its COMMIT is sent (so the intention of a killed writer is
+known) and when its outcome is known. The last line of a number counts. So a COMMIT whose answer was
+lost can be settled later.
 """
 
 import json
@@ -30,10 +30,10 @@ class Outcome(StrEnum):
 class RowState:
     """One row as its transaction left it.
 
-    ``touched`` is the number the row now carries, None when the row is gone.  ``before`` is the
-    number it carried earlier, None when the transaction began without it; the before image of a
-    delete shows it.  ``passing`` are states that it went through inside the transaction, which
-    a reader that sees only a part of the transaction may see.
+    ``touched`` is the transaction number in the row now, None if the row is deleted. ``before`` is
+    the earlier number, None if there was no row when the transaction began; the before image of a
+    delete shows it. ``passing`` are intermediate states inside the transaction. A reader that sees
+    only a part of the transaction may see them.
     """
 
     shard: str
@@ -47,7 +47,7 @@ class RowState:
 class Entry:
     """A transaction: ``begun`` <= ``sent`` (COMMIT) <= ``acknowledged``; all aware, in UTC.
 
-    ``rows`` holds each key once, in its last state; of a rolled-back one, what it tried.
+    ``rows`` contains each key once, in its last state; for a rolled-back one, the attempted state.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Ledger:
     """The append-only file; safe to write from threads and to read from other processes."""
 
     def __init__(self, path: Path) -> None:
-        """Open *path*, continuing after the highest number it holds."""
+        """Open *path*; numbers continue after its highest one."""
         self.path = path
         self._lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,18 +71,18 @@ class Ledger:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
 
     def number(self) -> int:
-        """Give the next transaction number; never the same twice."""
+        """Return the next transaction number; no number is returned twice."""
         with self._lock:
             self._next += 1
             return self._next - 1
 
     def skip_to(self, number: int) -> None:
-        """Give no number below *number* from now on: rows may be older than this ledger."""
+        """Return no number below *number* from now on: rows may be older than this ledger."""
         with self._lock:
             self._next = max(self._next, number)
 
     def intend(self, entry: Entry) -> None:
-        """Record what is about to be committed, or was rolled back; before COMMIT is sent."""
+        """Record a transaction before COMMIT is sent, or one that was rolled back."""
         self._append(
             {
                 "number": entry.number,
@@ -99,22 +99,22 @@ class Ledger:
         self._append({"number": number, "outcome": outcome, "acknowledged": when})
 
     def entries(self) -> dict[int, Entry]:
-        """Every transaction so far, by number."""
+        """Return every transaction so far, by number."""
         return read_ledger(self.path)
 
     def close(self) -> None:
-        """Close the file; entries stay readable."""
+        """Close the file; entries can still be read."""
         os.close(self._file)
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        """Write one whole line in one call, so that no reader sees lines mixed."""
+        """Write one whole line in one call, so that lines of threads do not mix."""
         text = json.dumps(line, separators=(",", ":")) + "\n"
         with self._lock:
             os.write(self._file, text.encode())
 
 
 def read_ledger(path: Path) -> dict[int, Entry]:
-    """Every transaction in *path*, by number; a last line that is not finished is left out."""
+    """Return every transaction in *path*, by number; an unfinished last line is left out."""
     entries: dict[int, Entry] = {}
     whole, _, _ = path.read_text().rpartition("\n")
     for text in whole.splitlines():
@@ -137,7 +137,7 @@ def _told(row: RowState) -> list[object]:
 
 
 def _begun(line: Mapping[str, Any]) -> Entry:
-    """Build the entry a writer leaves before COMMIT."""
+    """Return the entry that a writer stores before COMMIT."""
     return Entry(
         number=line["number"],
         begun=datetime.fromisoformat(line["begun"]),
@@ -151,7 +151,7 @@ def _begun(line: Mapping[str, Any]) -> Entry:
 
 
 def _settled(entry: Entry, line: Mapping[str, Any]) -> Entry:
-    """Build the entry with its end filled in."""
+    """Return the entry with its outcome."""
     when = line["acknowledged"]
     return replace(
         entry,

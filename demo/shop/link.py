@@ -28,7 +28,7 @@ CLASHES = {ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a MySQL server listens, and who we are there."""
+    """The address of a MySQL server, and the login."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class Address:
     errors: ClassVar[tuple[type[Exception], ...]] = (OperationalError, InterfaceError)
 
     def connect(self) -> Link:
-        """Open a connection whose session is in UTC and whose row counts are of rows met."""
+        """Open a connection whose session is in UTC and whose row counts are of matched rows."""
         made = pymysql.connect(
             host=self.host,
             port=self.port,
@@ -52,20 +52,20 @@ class Address:
         return cast("Link", made)
 
     def hang_up(self, link: Link) -> None:
-        """Close *link*, however broken it is."""
+        """Close *link*, even if it is broken."""
         with suppress(pymysql.err.Error):
             cast("pymysql.Connection[pymysql.cursors.Cursor]", link).close()
 
     def is_clash(self, error: Exception) -> bool:
-        """Whether another transaction was in the way."""
+        """Tell whether another transaction was in conflict."""
         return error.args[0] in CLASHES
 
     def is_loss(self, error: Exception) -> bool:
-        """Whether the server is gone or going."""
+        """Tell whether the server is gone or shutting down."""
         return isinstance(error, InterfaceError) or error.args[0] in LOST
 
     def creation(self) -> Sequence[str]:
-        """Statements that create an empty shop, and drop an existing one."""
+        """Return statements that create an empty shop, and drop an existing one."""
         databases = (
             statement
             for name in DATABASES
@@ -74,16 +74,16 @@ class Address:
         return (*databases, *(shelf.ddl for shelf in SHELVES))
 
     def row(self, mirror: str, rng: random.Random, number: int) -> Row:
-        """New values for every column of *mirror*'s but its key's."""
+        """Return new values for every column of *mirror* but its key."""
         return values.MAKERS[mirror](rng, number)
 
     def insert(self, cursor: Cursor, shelf: Shelf, rows: Sequence[Row]) -> Sequence[int]:
-        """Insert *rows* by one statement: the ids that it chooses are consecutive."""
+        """Insert *rows* by one statement; return the ids that it chooses, which are consecutive."""
         cursor.execute(*into("INSERT INTO", shelf, rows))
         return range(first := _last(cursor), first + len(rows)) if chosen(shelf, rows[0]) else ()
 
     def replace(self, cursor: Cursor, shelf: Shelf, row: Row) -> Sequence[int]:
-        """REPLACE a row."""
+        """REPLACE a row; return the id that it chooses."""
         cursor.execute(*into("REPLACE INTO", shelf, [row]))
         return (_last(cursor),) if chosen(shelf, row) else ()
 
@@ -96,5 +96,5 @@ class Address:
 
 
 def _last(cursor: Cursor) -> int:
-    """The first id that the last statement chose."""
+    """Return the first id that the last statement chose."""
     return int(cast("pymysql.cursors.Cursor", cursor).lastrowid or 0)

@@ -1,8 +1,8 @@
 """Keeps a shop on Postgres: one database, whose schemas have the names of MySQL's databases.
 
-Large texts and bytes are stored apart and not compressed (TOAST), so an UPDATE that leaves them as
-they are does not log them.  Lines of orders log whole rows (REPLICA IDENTITY FULL), the other
-tables only their keys.
+Large texts and bytes are stored apart and not compressed (TOAST), so an UPDATE that does not change
+them does not log them. Items of orders log whole rows (REPLICA IDENTITY FULL), the other tables
+only their keys.
 """
 
 import random
@@ -87,7 +87,7 @@ APART = (
 
 @dataclass(frozen=True, slots=True)
 class PostgresAddress:
-    """Where a Postgres listens, which of its databases is meant, and who we are there."""
+    """The address of a Postgres, its database, and the login."""
 
     host: str
     port: int
@@ -110,19 +110,19 @@ class PostgresAddress:
         return cast("Link", made)
 
     def hang_up(self, link: Link) -> None:
-        """Close *link*, however broken it is."""
+        """Close *link*, even if it is broken."""
         cast("psycopg.Connection[tuple[object, ...]]", link).close()
 
     def is_clash(self, error: Exception) -> bool:
-        """Whether another transaction was in the way."""
+        """Tell whether another transaction was in conflict."""
         return isinstance(error, CLASHES)
 
     def is_loss(self, error: Exception) -> bool:
-        """Whether the server is gone, going, or coming."""
+        """Tell whether the server is gone, shutting down, or starting."""
         return isinstance(error, OperationalError | InterfaceError) and not self.is_clash(error)
 
     def creation(self) -> Sequence[str]:
-        """Statements that create an empty shop, and drop an existing one."""
+        """Return statements that create an empty shop, and drop an existing one."""
         schemas = (
             statement
             for name in DATABASES
@@ -137,15 +137,15 @@ class PostgresAddress:
         return (*schemas, *TYPES, *tables, *apart, whole)
 
     def row(self, mirror: str, rng: random.Random, number: int) -> Row:
-        """New values for every column of *mirror*'s but its key's."""
+        """Return new values for every column of *mirror* but its key."""
         return postgres_values.MAKERS[mirror](rng, number)
 
     def insert(self, cursor: Cursor, shelf: Shelf, rows: Sequence[Row]) -> Sequence[int]:
-        """Insert *rows* by one statement."""
+        """Insert *rows* by one statement; return the ids that the server chose."""
         return _run(cursor, shelf, rows)
 
     def replace(self, cursor: Cursor, shelf: Shelf, row: Row) -> Sequence[int]:
-        """Delete what is in the way, and insert."""
+        """Delete conflicting rows, and insert the row."""
         ways = [(shelf.key, tuple(row[name] for name in shelf.key))] if shelf.key[0] in row else []
         ways += [(("email",), (row["email"],))] if "email" in row else []
         where = " OR ".join(f"({', '.join(names)}) = ({_marks(names)})" for names, _ in ways)
@@ -163,7 +163,7 @@ class PostgresAddress:
 
 
 def _run(cursor: Cursor, shelf: Shelf, rows: Sequence[Row], tail: str = "") -> Sequence[int]:
-    """Insert; the ids that the server chose."""
+    """Insert rows; return the ids that the server chose."""
     statement, bound = into("INSERT INTO", shelf, rows)
     told = chosen(shelf, rows[0])
     cursor.execute(f"{statement}{tail}{' RETURNING id' if told else ''}", bound)

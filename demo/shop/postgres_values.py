@@ -1,7 +1,7 @@
-"""Values in the rows of a shop on Postgres: plain ones, and now and then one at an edge.
+"""Creates values of a shop on Postgres: ordinary ones, and sometimes one at an edge of its type.
 
-Nothing here is of a kind that Debezium itself sends wrongly: time stamps of the old calendar, and
-arrays stored apart.
+It avoids values that Debezium itself sends wrongly: timestamps of the old calendar, and arrays
+stored apart.
 """
 
 import math
@@ -13,7 +13,7 @@ from demo.shop import values
 from demo.shop.values import Row, day, decimal, double, edgy, json_text, maybe, moment, text
 
 LARGE = 0.4
-"""How often a text or bytes that may be are too large to stand in the row."""
+"""How often a text or bytes column gets a value too large to be stored in the row."""
 
 MOMENTS = tuple(map(datetime.fromisoformat, ("1583-01-01", "9999-12-31T23:59:59.999999")))
 DOUBLES = (1.7976931348623157e308, math.nan, math.inf, -0.1, 1e-7)
@@ -26,7 +26,7 @@ HOSTS = ("10.0.0.1", "::1", "192.168.0.0/16", "2001:db8::/32")
 
 
 def user(rng: random.Random, number: int) -> Row:
-    """Give a user with an email that no other transaction uses."""
+    """Return a user with an email that no other transaction uses."""
     return values.user(rng, number) | {
         "name": maybe(rng, _text),
         "about": maybe(rng, _long_text),
@@ -36,7 +36,7 @@ def user(rng: random.Random, number: int) -> Row:
 
 
 def order(rng: random.Random, number: int) -> Row:
-    """Give an order; *number* is the same in all its tables."""
+    """Return an order; *number* is the same in all its tables."""
     return values.order(rng, number) | {
         "placed": _moment(rng, 6),
         "note": maybe(rng, _text),
@@ -44,7 +44,7 @@ def order(rng: random.Random, number: int) -> Row:
 
 
 def item(rng: random.Random, number: int) -> Row:
-    """Give an order's line; its key is set by the caller."""
+    """Return an item of an order; the caller sets its key."""
     return values.item(rng, number) | {
         "quantity": 32767 if edgy(rng) else rng.randint(1, 9),
         "gift": _flag(rng),
@@ -53,7 +53,7 @@ def item(rng: random.Random, number: int) -> Row:
 
 
 def payment(rng: random.Random, number: int) -> Row:
-    """Give a payment: one column of nearly every type."""
+    """Return a payment: one column of nearly every type."""
     return {
         "order_number": number,
         "amount": decimal(rng, 12, 4),
@@ -95,7 +95,7 @@ def _text(rng: random.Random) -> str:
 
 
 def _long_text(rng: random.Random) -> str:
-    """Give a text; a large one begins with what a careless reader takes for the placeholder."""
+    """Return a text; a large one begins like the placeholder of an unchanged value."""
     if rng.random() >= LARGE:
         return text(rng)
     return f"__debezium_unavailable {text(rng)} {rng.getrandbits(20_000):x}"

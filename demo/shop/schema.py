@@ -1,7 +1,7 @@
-"""The shop's tables: seven physical ones, folded into four mirrors.
+"""Defines the shop's tables: seven physical ones, folded into four mirrors.
 
-Every table carries ``touched``: the number of the transaction that wrote the row last, so that
-with the ledger, a row alone shows how far its reader has come.
+Every table has the column ``touched``: the number of the transaction that wrote the row last. With
+the ledger, a row alone shows how far its reader is.
 """
 
 from dataclasses import dataclass
@@ -45,8 +45,8 @@ ORDER_ITEMS = """
     PRIMARY KEY (order_id, line)
 """
 
-# MySQL 8.0.15 leaves YEAR out of the signedness bits of a table-map event, Debezium expects it in:
-# beside a YEAR there must not be a multiple of eight other numeric columns, or the bits are short.
+# MySQL 8.0.15 leaves YEAR out of the signedness bits of a table-map event, but Debezium expects it:
+# beside a YEAR, a multiple of eight other numeric columns would make the bits too short.
 PAYMENTS = """
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     order_number BIGINT NULL,
@@ -77,9 +77,9 @@ PAYMENTS = """
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """One physical table: ``name`` is ``database.table``, ``mirror`` what it folds into.
+    """One physical table: ``name`` is ``database.table``, ``mirror`` the table that it folds into.
 
-    ``numbered`` says that MySQL gives the key (AUTO_INCREMENT).
+    ``numbered``: MySQL chooses the key (AUTO_INCREMENT).
     """
 
     name: str
@@ -90,7 +90,7 @@ class Shelf:
 
     @property
     def ddl(self) -> str:
-        """The statement that creates it."""
+        """Return the statement that creates it."""
         return f"CREATE TABLE {self.name} ({self.columns}) DEFAULT CHARSET utf8mb4"
 
 

@@ -1,4 +1,4 @@
-"""What a database server must offer, so that a shop can be kept on it and its ledger is true."""
+"""Defines what a database server must offer to keep a shop and a correct ledger."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from demo.shop.values import Row
 
 
 class Cursor(Protocol):
-    """What runs statements and gives their rows, as PEP 249 has it."""
+    """Runs statements and returns their rows, as in PEP 249."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows the last statement met."""
+        """Return how many rows the last statement matched."""
         ...
 
     def execute(self, statement: str, bound: Sequence[object] = ..., /) -> object:
@@ -23,11 +23,11 @@ class Cursor(Protocol):
         ...
 
     def fetchone(self) -> Sequence[Any] | None:
-        """The next row."""
+        """Return the next row."""
         ...
 
     def fetchall(self) -> Sequence[Sequence[Any]]:
-        """All rows that are left."""
+        """Return all remaining rows."""
         ...
 
 
@@ -35,7 +35,7 @@ class Link(Protocol):
     """A connection; a transaction begins with its first statement."""
 
     def cursor(self) -> AbstractContextManager[Cursor]:
-        """A way to run statements."""
+        """Return a cursor."""
         ...
 
     def commit(self) -> object:
@@ -43,12 +43,12 @@ class Link(Protocol):
         ...
 
     def rollback(self) -> object:
-        """Take it back."""
+        """Roll the transaction back."""
         ...
 
 
 class ShopServer(Protocol):
-    """One server; ``errors`` are what a link raises that clashes with others or is lost."""
+    """One server; ``errors`` are the exceptions of a conflict or a lost connection."""
 
     errors: ClassVar[tuple[type[Exception], ...]]
 
@@ -57,40 +57,40 @@ class ShopServer(Protocol):
         ...
 
     def hang_up(self, link: Link) -> None:
-        """Close *link*, however broken it is."""
+        """Close *link*, even if it is broken."""
         ...
 
     def is_clash(self, error: Exception) -> bool:
-        """Whether another transaction was in the way."""
+        """Tell whether another transaction was in conflict."""
         ...
 
     def is_loss(self, error: Exception) -> bool:
-        """Whether the server is gone or going."""
+        """Tell whether the server is gone or shutting down."""
         ...
 
     def creation(self) -> Sequence[str]:
-        """Statements that create an empty shop, and drop an existing one."""
+        """Return statements that create an empty shop, and drop an existing one."""
         ...
 
     def row(self, mirror: str, rng: random.Random, number: int) -> Row:
-        """New values for every column of *mirror*'s but its key's."""
+        """Return new values for every column of *mirror* but its key."""
         ...
 
     def insert(self, cursor: Cursor, shelf: Shelf, rows: Sequence[Row]) -> Sequence[int]:
-        """Insert *rows*, which share their columns, by one statement; ids that the server chose."""
+        """Insert *rows*, which share their columns, by one statement; return generated ids."""
         ...
 
     def replace(self, cursor: Cursor, shelf: Shelf, row: Row) -> Sequence[int]:
-        """Insert *row*; rows with its key, or another unique value of it, give way."""
+        """Insert *row*; replace rows with its key, or with another of its unique values."""
         ...
 
     def upsert(self, cursor: Cursor, shelf: Shelf, row: Row) -> Sequence[int]:
-        """Insert *row*, or set all of it in the row that it meets."""
+        """Insert *row*, or set all its values in the row with which it conflicts."""
         ...
 
 
 def into(verb: str, shelf: Shelf, rows: Sequence[Row]) -> tuple[str, list[object]]:
-    """The inserting statement, and what to bind to it."""
+    """Return the inserting statement, and its parameters."""
     group = "(" + ", ".join(["%s"] * len(rows[0])) + ")"
     groups = ", ".join([group] * len(rows))
     statement = f"{verb} {shelf.name} ({', '.join(rows[0])}) VALUES {groups}"
@@ -98,12 +98,12 @@ def into(verb: str, shelf: Shelf, rows: Sequence[Row]) -> tuple[str, list[object
 
 
 def chosen(shelf: Shelf, row: Mapping[str, object]) -> bool:
-    """Whether the server chooses the key of *row*."""
+    """Tell whether the server chooses the key of *row*."""
     return shelf.numbered and "id" not in row
 
 
 def stands(link: Link, entry: Entry) -> bool:
-    """Tell whether *entry* was committed; FOR UPDATE waits for one that is still on its way."""
+    """Tell whether *entry* was committed; FOR UPDATE waits for a transaction that still runs."""
     keys = {shelf.name: shelf.key for shelf in SHELVES}
     with link.cursor() as cursor:
         for row in entry.rows:

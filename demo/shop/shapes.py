@@ -1,4 +1,4 @@
-"""Kinds of transactions of a shop; each function is one, drawn by its weight.
+"""Defines kinds of transactions of a shop, one function each, drawn by their weights.
 
 A shape that finds no row to work on changes nothing; the writer then draws another.
 """
@@ -25,10 +25,10 @@ PAID = 0.7
 """Share of new orders that come with their payment."""
 
 FRESH = 0.4
-"""Share of upserts that meet no row."""
+"""Share of upserts that insert a new row."""
 
 ENOUGH = 12
-"""Below this many own rows of a table a writer deletes none of them."""
+"""A writer with fewer own rows of a table deletes none of them."""
 
 
 def place_order(tx: Transaction, rng: random.Random) -> None:
@@ -67,7 +67,7 @@ def leave(tx: Transaction, rng: random.Random) -> None:
 
 
 def move(tx: Transaction, rng: random.Random) -> None:
-    """Change a primary key, to one that was used before where there is such a one."""
+    """Change a primary key, to a formerly used one if there is any."""
     shelf = rng.choice(SHELVES)
     new = _free(tx, rng, shelf)
     for old in _pick(tx, rng, shelf, 1):
@@ -78,14 +78,14 @@ def move(tx: Transaction, rng: random.Random) -> None:
 
 
 def replace_same(tx: Transaction, rng: random.Random) -> None:
-    """REPLACE a row under its own key: in the log a delete and an insert, or an update."""
+    """REPLACE a row under its own key: the log has a delete and an insert, or an update."""
     shelf = rng.choice((ITEMS_SHELF, PAYMENTS_SHELF, USERS_SHELF))
     for key in _pick(tx, rng, shelf, 1):
         tx.replace(shelf, tx.fresh(shelf.mirror, rng) | _keyed(shelf, key))
 
 
 def replace_rival(tx: Transaction, rng: random.Random) -> None:
-    """REPLACE by a unique column: the row that held the email gives way to one with a new id."""
+    """REPLACE by a unique column: the row with the same email is replaced by one with a new id."""
     for key in _pick(tx, rng, USERS_SHELF, 1):
         row = tx.fresh("shop.users", rng) | {"email": _email(tx, key)}
         tx.replace(USERS_SHELF, row, key)
@@ -104,7 +104,7 @@ def upsert(tx: Transaction, rng: random.Random) -> None:
 
 
 def upsert_email(tx: Transaction, rng: random.Random) -> None:
-    """INSERT ... ON DUPLICATE KEY UPDATE that meets a row by its unique email."""
+    """INSERT ... ON DUPLICATE KEY UPDATE that finds a row by its unique email."""
     for key in _pick(tx, rng, USERS_SHELF, 1):
         row = tx.fresh("shop.users", rng) | {"email": _email(tx, key)}
         tx.upsert(USERS_SHELF, row, key)
@@ -152,7 +152,7 @@ def draw(rng: random.Random) -> Shape:
 
 
 def _pick(tx: Transaction, rng: random.Random, shelf: Shelf, count: int) -> list[Key]:
-    """Draw live keys that this transaction has not touched yet."""
+    """Draw existing keys that this transaction has not touched yet."""
     keys = tx.stock[shelf.name].sample(rng, count)
     return [key for key in keys if not tx.has_touched(shelf, key)]
 
@@ -173,17 +173,17 @@ def _delete_some(tx: Transaction, rng: random.Random, shelf: Shelf, most: int) -
 
 
 def _item(tx: Transaction, rng: random.Random, line: int) -> Row:
-    """Give a line of the transaction's order under its key."""
+    """Return an item of the transaction's order, with its key."""
     return tx.fresh(ITEMS_SHELF.mirror, rng) | _keyed(ITEMS_SHELF, (tx.number, line))
 
 
 def _keyed(shelf: Shelf, key: Key) -> Row:
-    """Give the key as columns."""
+    """Return the key as columns."""
     return dict(zip(shelf.key, key, strict=True))
 
 
 def _email(tx: Transaction, key: Key) -> str:
-    """Read a user's email, and keep the row as it is."""
+    """Read a user's email without changing the row."""
     tx.cursor.execute("SELECT email FROM shop.users WHERE id = %s FOR UPDATE", key)
     found = tx.cursor.fetchone()
     if found is None:

@@ -1,7 +1,7 @@
-"""One transaction of a writer: changes rows and records what it left behind.
+"""Runs one transaction of a writer: changes rows and records their states.
 
-Statements go to the server at once; the states of the rows they touched are kept here until the
-ledger takes them.  Which keys may be touched is the caller's concern (see ``stock``).
+Statements go to the server at once. The states of the rows are kept here until the ledger takes
+them. The caller decides which keys may be changed (see ``stock``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from demo.shop.values import Row
 
 
 class DriftError(Exception):
-    """A row is not there, or there twice: somebody else changed what this writer owns."""
+    """A row is missing, or there twice: another writer changed what this writer owns."""
 
     def __init__(self, shelf: Shelf, keys: Sequence[Key]) -> None:
-        """Name the rows that were not as remembered."""
+        """Name the rows that were not as expected."""
         super().__init__(f"rows of {shelf.name} are not as remembered: {list(keys)}")
         self.shelf, self.keys = shelf, tuple(keys)
 
@@ -38,7 +38,7 @@ class Transaction:
 
     @property
     def rows(self) -> tuple[RowState, ...]:
-        """The touched rows, each once, as this transaction leaves them."""
+        """Return the touched rows, each once, as this transaction leaves them."""
         return tuple(self._rows.values())
 
     def has_touched(self, shelf: Shelf, key: Key) -> bool:
@@ -47,11 +47,11 @@ class Transaction:
         return around or (shelf.name, key) in self._rows
 
     def fresh(self, mirror: str, rng: Random) -> Row:
-        """New values for every column of *mirror*'s but its key's."""
+        """Return new values for every column of *mirror* but its key."""
         return self.server.row(mirror, rng, self.number)
 
     def insert(self, shelf: Shelf, *rows: Row) -> list[Key]:
-        """Insert *rows* in one statement; returns their keys, which the server may generate."""
+        """Insert *rows* in one statement; return their keys, which the server may choose."""
         ids = self.server.insert(self.cursor, shelf, [self._signed(row) for row in rows])
         keys: list[Key] = [(one,) for one in ids] or [_key(shelf, row) for row in rows]
         for key in keys:
@@ -88,7 +88,7 @@ class Transaction:
         self._left(shelf, new, self.number)
 
     def replace(self, shelf: Shelf, row: Row, *gone: Key) -> Key:
-        """REPLACE a row; *gone* are other rows that give way by a unique column."""
+        """REPLACE a row; *gone* are other rows that it replaces by a unique column."""
         ids = self.server.replace(self.cursor, shelf, self._signed(row))
         for other in gone:
             self._left(shelf, other, None)
@@ -97,7 +97,7 @@ class Transaction:
         return key
 
     def upsert(self, shelf: Shelf, row: Row, existing: Key | None) -> Key:
-        """Insert a row, or set all of the one that it meets: *existing*, if any."""
+        """Insert a row, or update *existing*, the row with which it conflicts, if any."""
         ids = self.server.upsert(self.cursor, shelf, self._signed(row))
         key = existing or ((ids[0],) if ids else _key(shelf, row))
         self._left(shelf, key, self.number)
@@ -111,14 +111,14 @@ class Transaction:
         self.cursor.execute(statement, bound)
 
     def _expect(self, shelf: Shelf, keys: Sequence[Key]) -> None:
-        """Check that the last statement met every row of *keys*."""
+        """Check that the last statement matched every row of *keys*."""
         if self.cursor.rowcount != len(keys):
             raise DriftError(shelf, keys)
 
     def _left(
         self, shelf: Shelf, key: Key, touched: int | None, passing: tuple[int | None, ...] = ()
     ) -> None:
-        """Remember the state of one row; what it carried earlier is the stock's word."""
+        """Record the state of one row; the stock knows its number before the transaction."""
         self.changes += 1
         if earlier := self._rows.get((shelf.name, key)):
             passing = (*earlier.passing, earlier.touched, *passing)
@@ -129,12 +129,12 @@ class Transaction:
 
 
 def _key(shelf: Shelf, row: Mapping[str, object]) -> Key:
-    """The key values in *row*."""
+    """Return the key values in *row*."""
     return tuple(int(str(row[name])) for name in shelf.key)
 
 
 def _where(shelf: Shelf, keys: Sequence[Key]) -> tuple[str, list[int]]:
-    """Build the condition that selects *keys*, and what to bind to it."""
+    """Return the condition that selects *keys*, and its parameters."""
     group = "(" + ", ".join(["%s"] * len(shelf.key)) + ")"
     names = ", ".join(shelf.key)
     where = f"WHERE ({names}) IN ({', '.join([group] * len(keys))})"

@@ -1,4 +1,4 @@
-"""Values in the shop's rows: plain ones, and now and then one at the edge of its type."""
+"""Creates values of the shop's rows: ordinary ones, and sometimes one at the edge of its type."""
 
 import json
 import random
@@ -17,7 +17,7 @@ NULL = 0.08
 """How often a nullable value is NULL."""
 
 ODD = 0.3
-"""How often a text or JSON value is one of those that careless code breaks on."""
+"""How often a text or JSON value is one that faulty code handles wrongly."""
 
 TEXTS = (
     "",
@@ -48,7 +48,7 @@ JSONS: tuple[object, ...] = (
 
 
 def user(rng: random.Random, number: int) -> Row:
-    """Give a user with an email that no other transaction uses."""
+    """Return a user with an email that no other transaction uses."""
     return {
         "email": f"user.{number}.{rng.getrandbits(32):08x}@shop.example",
         "name": maybe(rng, text),
@@ -61,7 +61,7 @@ def user(rng: random.Random, number: int) -> Row:
 
 
 def order(rng: random.Random, number: int) -> Row:
-    """Give an order; *number* is the same in all its tables."""
+    """Return an order; *number* is the same in all its tables."""
     return {
         "number": number,
         "user_id": maybe(rng, lambda rng: rng.randint(1, 10_000)),
@@ -73,7 +73,7 @@ def order(rng: random.Random, number: int) -> Row:
 
 
 def item(rng: random.Random, number: int) -> Row:
-    """Give an order's line; its key is set by the caller."""
+    """Return an item of an order; the caller sets its key."""
     return {
         "sku": f"sku-{(number * 7 + rng.randint(0, 999)) % 100_000:05}",
         "quantity": 65535 if edgy(rng) else rng.randint(1, 9),
@@ -83,7 +83,7 @@ def item(rng: random.Random, number: int) -> Row:
 
 
 def payment(rng: random.Random, number: int) -> Row:
-    """Give a payment: one column of nearly every type."""
+    """Return a payment: one column of nearly every type."""
     return {
         "order_number": number,
         "amount": decimal(rng, 12, 4),
@@ -121,72 +121,72 @@ MAKERS = {
 
 
 def text(rng: random.Random) -> str:
-    """Give a short text, sometimes with characters that careless code breaks on."""
+    """Return a short text, sometimes with characters that faulty code handles wrongly."""
     return rng.choice(TEXTS) if rng.random() < ODD else f"plain words {rng.getrandbits(40):x}"
 
 
 def day(rng: random.Random) -> date:
-    """Give a date; at the edges, the first and the last that MySQL knows."""
+    """Return a date; at the edges, the first and the last that MySQL supports."""
     if edgy(rng):
         return rng.choice((date(1000, 1, 1), date(9999, 12, 31), date(2024, 2, 29)))
     return date(1960, 1, 1) + timedelta(days=rng.randint(0, 30_000))
 
 
 def moment(rng: random.Random, digits: int, edges: Sequence[datetime] = MOMENTS) -> datetime:
-    """Give a wall-clock time with *digits* of fraction."""
+    """Return a wall-clock time with *digits* of fraction."""
     if edgy(rng):
         return _cut(rng.choice(edges), digits)
     return _cut(FIRST + timedelta(microseconds=rng.randrange(2 * 10**14)), digits)
 
 
 def _instant(rng: random.Random, digits: int) -> datetime:
-    """Give an instant that a TIMESTAMP can hold; naive, for a session whose zone is UTC."""
+    """Return an instant that a TIMESTAMP can have; naive, for a session in UTC."""
     if edgy(rng):
         return _cut(rng.choice(INSTANTS), digits)
     return _cut(FIRST + timedelta(microseconds=rng.randrange(10**14)), digits)
 
 
 def _cut(moment: datetime, digits: int) -> datetime:
-    """Cut the fraction to *digits*, as MySQL would otherwise round it up."""
+    """Cut the fraction to *digits*, because MySQL would round it up otherwise."""
     unit = 10 ** (6 - digits)
     return moment.replace(microsecond=moment.microsecond // unit * unit)
 
 
 def decimal(rng: random.Random, digits: int, scale: int) -> str:
-    """Give a DECIMAL(*digits*, *scale*) in plain digits; at the edges, all nines."""
+    """Return a DECIMAL(*digits*, *scale*) in plain digits; at the edges, all nines."""
     unscaled = 10**digits - 1 if edgy(rng) else rng.randrange(10 ** rng.randint(1, digits))
     sign = rng.choice(("-", ""))
     return f"{Decimal(f'{sign}{unscaled}E-{scale}'):f}"
 
 
 def _unsigned(rng: random.Random) -> int:
-    """Give an unsigned 64-bit number; often one that a signed one cannot hold."""
+    """Return an unsigned 64-bit number; often one that does not fit a signed one."""
     return rng.choice((0, 2**63 - 1, 2**63, 2**64 - 1, rng.getrandbits(64)))
 
 
 def _span(rng: random.Random) -> str:
-    """Give a TIME as text: signed, up to 838:59:59."""
+    """Return a TIME as text: signed, up to 838:59:59."""
     limit = 838 * 3600 + 59 * 60 + 59
     seconds = limit if edgy(rng) else rng.randint(0, limit)
     return f"{rng.choice(('-', ''))}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def double(rng: random.Random, edges: Sequence[float] = DOUBLES) -> float:
-    """Give a DOUBLE; at the edges, the largest and the smallest."""
+    """Return a DOUBLE; at the edges, the largest and the smallest."""
     if edgy(rng):
         return rng.choice(edges)
     return rng.gauss(0, 1000)
 
 
 def json_text(rng: random.Random, text: Callable[[random.Random], str] = text) -> str:
-    """Give a JSON text; a database may keep its meaning, not its spelling."""
+    """Return a JSON text; a database may keep its meaning, but not its spelling."""
     if rng.random() < ODD:
         return json.dumps(rng.choice(JSONS))
     return json.dumps({"zip": rng.randint(0, 99_999), "ok": rng.random() < ODD, "who": text(rng)})
 
 
 def maybe(rng: random.Random, value: Callable[[random.Random], T]) -> T | None:
-    """Give a value, or now and then NULL."""
+    """Return the value, or sometimes NULL."""
     return None if rng.random() < NULL else value(rng)
 
 

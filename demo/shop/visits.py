@@ -1,4 +1,4 @@
-"""A log of page visits, large enough to be landed and merged by Spark jobs.
+"""Keeps a log of page visits, large enough to be landed and merged by Spark jobs.
 
 Only the story writes to it, so it is compared by sums instead of row by row.
 """
@@ -13,7 +13,7 @@ from demo.mysql import MySQL
 NAME = "shop.visits"
 ROWS = 300_000
 CHANGED = 150_000
-"""Rows of the bulk update: more than one pass merges in the service's own process."""
+"""Rows of the bulk update: more than one merge run handles in the service's own process."""
 
 TABLE = f"""
     CREATE TABLE {NAME} (
@@ -33,7 +33,7 @@ SUM = "COUNT(*), SUM(CRC32(CONCAT_WS('|', id, user_id, page, seconds)))"
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Of all rows of one side: how many, and the sum of their CRC-32."""
+    """The number of rows of one side, and the sum of their CRC-32."""
 
     rows: int
     crc: int
@@ -46,11 +46,11 @@ class Visits:
     mysql: MySQL
 
     def create(self) -> None:
-        """Create it, with all of its rows."""
+        """Create it, with all its rows."""
         self.mysql.execute(f"SET cte_max_recursion_depth = {ROWS}", TABLE, FILL)
 
     def change(self) -> int:
-        """Change many rows in one transaction; how many."""
+        """Change many rows in one transaction; return how many."""
         self.mysql.execute(f"UPDATE {NAME} SET seconds = seconds + 1 WHERE id <= {CHANGED}")
         return CHANGED
 

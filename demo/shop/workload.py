@@ -32,7 +32,7 @@ from demo.shop.writer import Writer
 __all__ = ["Address", "Ledger", "Shop", "Workload"]
 
 PATIENCE = 1.0
-"""Seconds that a writer may fall behind; beyond, the lost time is not made up by a burst."""
+"""Seconds that a writer may be late; more lost time is not made up by a burst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Shop:
             link.commit()
 
     def counts(self) -> dict[str, int]:
-        """Rows of each physical table, now."""
+        """Return the current number of rows of each physical table."""
         found = {}
         with self._link() as link, link.cursor() as cursor:
             for shelf in SHELVES:
@@ -70,8 +70,8 @@ class Shop:
 class Workload:
     """Writers that change the shop at a steady rate until they are stopped.
 
-    With ``survive`` they reconnect when the server goes away, and settle what was in doubt.
-    May be started again after a stop; it then owns all rows that it finds.
+    With ``survive`` they reconnect when the server goes away, and settle unknown outcomes. It may
+    be started again after a stop; it then owns all rows that it finds.
     """
 
     address: ShopServer
@@ -88,12 +88,12 @@ class Workload:
 
     @property
     def tally(self) -> Counter[str]:
-        """Changes so far, under ``changes``, and transactions by outcome."""
+        """Return how many changes were made, under ``changes``, and transactions by outcome."""
         return sum((writer.tally for writer in self._team), Counter(self._past))
 
     @property
     def running(self) -> bool:
-        """Whether every writer is at work; one that failed ends this, and stop() says why."""
+        """Tell whether every writer works; False after one failed, and stop() raises its error."""
         return bool(self._work) and not any(work.done() for work in self._work)
 
     def fill(self, rows: int) -> None:
@@ -104,7 +104,7 @@ class Workload:
         self._dismiss()
 
     def start(self) -> None:
-        """Begin to write, in threads of our own."""
+        """Start to write, in separate threads."""
         self._stop.clear()
         team = self._recruit(self.writers)
         pool = ThreadPoolExecutor(self.writers, thread_name_prefix="shop")
@@ -115,7 +115,7 @@ class Workload:
         """End after the current transactions.
 
         Raises:
-            Exception: what a writer could not bear, as its server's driver raises it.
+            Exception: the error with which a writer failed, as its server's driver raises it.
         """
         self._stop.set()
         work, self._work = self._work, []
@@ -125,7 +125,7 @@ class Workload:
             raise failures[0]
 
     def _recruit(self, writers: int) -> list[Writer]:
-        """Build the writers, each with its share of the rows that are there."""
+        """Create the writers, each with its share of the existing rows."""
         self._starts += 1
         self._team = [
             Writer(
@@ -142,14 +142,14 @@ class Workload:
         return self._team
 
     def _dismiss(self) -> None:
-        """Close the writers; what they did stays in the tally."""
+        """Close the writers; the tally keeps their counts."""
         self._past = self.tally
         for writer in self._team:
             writer.close()
         self._team = []
 
     def _keep_at(self, writer: Writer) -> None:
-        """Work at the writer's part of the rate until it is stopped."""
+        """Run a writer at its share of the rate until it is stopped."""
         due = time.monotonic()
         while not self._stop.is_set():
             changes = writer.work()

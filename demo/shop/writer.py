@@ -1,7 +1,7 @@
-"""One connection that works through the shop's day, and through the loss of its server.
+"""Writes transactions over one connection, and survives the loss of its server.
 
-What the ledger says is exact: a number is committed only when the server said so, or when a
-later look at its rows proved it.
+The ledger is exact: a number is committed only if the server said so, or if a later read of its
+rows proved it.
 """
 
 import random
@@ -23,14 +23,14 @@ ABANDON = 0.06
 DETOUR = 0.06
 """Share of transactions with a part that is rolled back to a savepoint."""
 LINGER = 0.01
-"""Share of transactions that wait before COMMIT, so that a low id appears late."""
+"""Share of transactions that wait before COMMIT, so that a low id becomes visible late."""
 
 
 @dataclass(eq=False)
 class Writer:
-    """One connection with rows of its own; ``share`` is (its place, number of writers).
+    """One connection with its own rows; ``share`` is (index, number of writers).
 
-    ``survive`` says to reconnect when the server is gone; without it, that is an error.
+    With ``survive`` it reconnects when the server is gone; otherwise that is an error.
     """
 
     server: ShopServer
@@ -45,7 +45,7 @@ class Writer:
     _link: Link | None = None
 
     def work(self, shape: Shape | None = None) -> int:
-        """Do one transaction, of *shape* or a drawn one; give how many changes it made."""
+        """Run one transaction, of *shape* or a drawn one; return how many changes it made."""
         try:
             link = self._connected()
             return self._transact(link, shape or draw(self.rng))
@@ -59,14 +59,14 @@ class Writer:
             return 0
 
     def close(self) -> None:
-        """Close the connection; end a doubt first, if the lost server is back."""
+        """Close the connection; settle an unknown outcome first, if the lost server is back."""
         if self._doubt is not None and self.survive:
             with suppress(*self.server.errors):
                 self._connected()
         self._disconnect()
 
     def load(self) -> int:
-        """Own the share of all rows there are; give the highest number that one carries."""
+        """Own a share of all existing rows; return the highest transaction number in them."""
         place, writers = self.share
         highest = 0
         with self._connected().cursor() as cursor:
@@ -82,7 +82,7 @@ class Writer:
         return highest
 
     def _transact(self, link: Link, shape: Shape) -> int:
-        """Do one transaction up to its end and leave it in the ledger."""
+        """Run one transaction to its end and record it in the ledger."""
         begun = datetime.now(UTC)
         with link.cursor() as cursor:
             tx = Transaction(self.server, cursor, self.ledger.number(), self._stock)
@@ -116,7 +116,7 @@ class Writer:
             self.stop.wait(self.rng.uniform(0.2, 2))
 
     def _detour(self, tx: Transaction) -> None:
-        """Change rows behind a savepoint under another number, and roll back to it."""
+        """Change rows after a savepoint under another number, and roll back to it."""
         part = Transaction(self.server, tx.cursor, self.ledger.number(), self._stock, outer=tx)
         tx.cursor.execute("SAVEPOINT detour")
         draw(self.rng)(part, self.rng)
@@ -124,7 +124,7 @@ class Writer:
         self._give_up(part, datetime.now(UTC))
 
     def _commit(self, link: Link, tx: Transaction, begun: datetime) -> None:
-        """Commit, with a word to the ledger before and after."""
+        """Commit, with an entry in the ledger before and after."""
         entry = Entry(tx.number, begun, datetime.now(UTC), tx.rows)
         self.ledger.intend(entry)
         self._doubt = entry
@@ -132,7 +132,7 @@ class Writer:
         self._settle(entry, Outcome.COMMITTED, tx.changes)
 
     def _settle(self, entry: Entry, outcome: Outcome, changes: int = 0) -> None:
-        """End the doubt about *entry*."""
+        """Record the outcome of *entry*, which was unknown."""
         committed = outcome is Outcome.COMMITTED
         self.ledger.settle(entry.number, outcome, datetime.now(UTC) if committed else None)
         self._doubt = None
@@ -148,7 +148,7 @@ class Writer:
         self._stock.release(tx.rows)
 
     def _connected(self) -> Link:
-        """Give the open connection, or a new one on which the last doubt has been ended."""
+        """Return the open connection, or a new one after settling the last unknown outcome."""
         if self._link is None:
             self._link = self.server.connect()
             self._stock.forget_free()
@@ -158,7 +158,7 @@ class Writer:
         return self._link
 
     def _disconnect(self) -> None:
-        """Drop the connection, however broken it is."""
+        """Drop the connection, even if it is broken."""
         if self._link is not None:
             self.server.hang_up(self._link)
         self._link = None

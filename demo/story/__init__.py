@@ -1,1 +1,1 @@
-"""What `python -m demo run` plays: one file per act, and what the acts need."""
+"""The acts that `python -m demo run` plays: one file per act, and their helpers."""

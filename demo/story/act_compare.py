@@ -10,10 +10,10 @@ WORRIES = ("lost", "blocked", "suspect")
 
 
 def play(stage: Stage) -> str:
-    """Wait for the gate of now, compare, and see that nothing was paged that is not true.
+    """Wait for the gate of now, compare, and check that no false alarm was paged.
 
     Raises:
-        UnseenError: naming the first rows that differ, or the false alarm.
+        UnseenError: rows differ (the first are named), or there was a false alarm.
     """
     stage.ask_gate("before the harm")
     rows = compared(stage, "after catching up")
@@ -29,10 +29,10 @@ def play(stage: Stage) -> str:
 
 
 def compared(stage: Stage, when: str) -> int:
-    """Compare now and keep the result; how many rows are equal.
+    """Compare now and keep the result; return how many rows are equal.
 
     Raises:
-        UnseenError: if any row is not.
+        UnseenError: a row differs.
     """
     diffs = compare(stage.address, stage.service.lake, ledger=stage.ledger.entries())
     stage.summary.tables[when] = {

@@ -1,4 +1,4 @@
-"""Harm behind the service's back, all of it named by it; the gate closes with 409."""
+"""Harms data behind the service's back; the service names each harm, and the gate closes (409)."""
 
 from collections.abc import Collection
 
@@ -16,11 +16,11 @@ SHARD, CHANGED, FOLDED, MIRROR = (
     "shop.users",
 )
 OF_ROWS = ("range_counts", "values")
-"""Rows that both find are one incident, of the check that was first."""
+"""Rows that both checks find are one incident, of the check that was first."""
 
 
 def play(stage: Stage) -> str:
-    """Do it, and wait for the incidents that name them and for the gate to close."""
+    """Do the harm; wait for the incidents that name it and for the gate to close."""
     stage.harm = harm = _do(stage)
     stage.ask_gate("after the harm", closed=(FOLDED, MIRROR))
     lost = _incident(stage, OF_ROWS, harm.rows.span, FOLDED)
@@ -52,7 +52,7 @@ def _do(stage: Stage) -> Harm:
 
 
 def _incident(stage: Stage, checks: Collection[str], naming: str, table: str) -> Json:
-    """Wait for a firing incident of *checks* about *table* that names what was done."""
+    """Wait for a firing incident of *checks* about *table* that names the harm."""
     found: list[Json] = []
 
     def fires(_: Progress) -> bool:

@@ -1,4 +1,4 @@
-"""Lag under load: every table is looked at for some time while writers write."""
+"""Measures lag under load: every table is sampled for some time while writers write."""
 
 import time
 
@@ -13,7 +13,7 @@ def play(stage: Stage) -> str:
     """Measure, then stop the writers.
 
     Raises:
-        UnseenError: if a writer failed, or there was nothing to measure.
+        UnseenError: a writer failed, or there was nothing to measure.
     """
     until = time.monotonic() + stage.plot.measure.total_seconds()
     changed = stage.visits.change()
@@ -25,7 +25,7 @@ def play(stage: Stage) -> str:
             if table.known is not None:
                 stage.lags.note(table.name, table.known)
         if not stage.workload.running:
-            stage.workload.stop()  # raises what the writer could not bear
+            stage.workload.stop()  # raises the error with which a writer failed
         return time.monotonic() >= until
 
     stage.wait(enough, "end of the measurement", within=3 * stage.plot.measure)

@@ -1,4 +1,4 @@
-"""Repairs it all: the incidents resolve, the gate opens, the mirrors equal their source again."""
+"""Repairs all harm: incidents resolve, the gate opens, and the mirrors equal their source again."""
 
 from demo.story.act_compare import compared
 from demo.story.progress import Progress
@@ -8,10 +8,10 @@ TITLE = "put it right: touch the rows, take the mirror back"
 
 
 def play(stage: Stage) -> str:
-    """Undo it, and wait until nothing is left of them.
+    """Undo all harm, and wait until nothing is left of it.
 
     Raises:
-        UnseenError: if there was no harm, or a mirror still differs.
+        UnseenError: there was no harm, or a mirror still differs.
     """
     harm = stage.harm
     if harm is None:

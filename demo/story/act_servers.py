@@ -1,4 +1,4 @@
-"""MySQL, Kafka, and Connect with Debezium, each on a free loopback port."""
+"""Starts MySQL, Kafka, and Connect with Debezium, each on a free loopback port."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The service: from its first word to the first READY for every table."""
+"""Starts the service, and waits for the first READY of every table."""
 
 from demo.shop import visits
 from demo.story.stage import Stage
@@ -7,7 +7,7 @@ TITLE = "start the service: sluice run --config demo/sluice.yaml"
 
 
 def play(stage: Stage) -> str:
-    """Start it and wait until the gate opens for the moment when it began to answer."""
+    """Start it, and wait until the gate opens for the instant at which it first answered."""
     stage.ends.callback(stage.service.stop)
     stage.service.start()
     stage.screen.say(f"status page: {stage.service.url}/", "bold green")

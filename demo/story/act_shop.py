@@ -1,4 +1,4 @@
-"""A shop of eight tables, its first rows, Debezium on them, and people who keep changing them."""
+"""Creates a shop of eight tables and its first rows, connects Debezium, and starts writers."""
 
 from demo.debezium import mysql_connector
 from demo.shop import visits
@@ -10,7 +10,7 @@ HEARTBEAT = "sluice"
 
 
 def play(stage: Stage) -> str:
-    """Create, fill, collect, and start the writers."""
+    """Create and fill the tables, start to collect, and start the writers."""
     stage.shop.create()
     stage.workload.fill(stage.plot.rows)
     stage.visits.create()

@@ -1,7 +1,7 @@
-"""Harm outside the service, and the repair of each.
+"""Harms data outside the service, and repairs each harm.
 
-Three kinds: rows that are written to the source and never to its log, a value that is changed
-there without the log, and a row that somebody else takes out of a mirror.
+There are three kinds. Rows are written to the source and not to its log. A value is changed there
+without the log. Another writer deletes a row from a mirror.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from demo.mysql import MySQL
 from demo.oracle.rows import read_rows
 from pipeline.errors import UnreachableError
 
-AT_ONCE = CommitProperties(max_commit_retries=0)  # on top of what was looked at, or not at all
+AT_ONCE = CommitProperties(max_commit_retries=0)  # on top of the compared version, or not at all
 TIMES = 20
-# The widest hole below the highest id: rows in it are invisible to a look at the maximum.
+# The widest hole below the highest id: rows in it do not change the highest id.
 HOLE = """
     SELECT id + 1, next - 1 FROM (
         SELECT id, LEAD(id) OVER (ORDER BY id) AS next FROM {0}
@@ -60,7 +60,7 @@ class UnloggedRows:
 
     @property
     def span(self) -> str:
-        """The ids as an id range, the way the service spells one."""
+        """Return the ids as an id range, as the service spells it."""
         first, last = self.ids[0], self.ids[-1]
         return f"{self.shard}:{first}" + (f"-{last}" if last > first else "")
 
@@ -78,7 +78,7 @@ class UnloggedChange:
         ((self.id,),) = self.mysql.execute(
             f"SELECT MIN(id) FROM {self.shard} WHERE total IS NOT NULL"
         )
-        other = "IF(total > 0, total - 1, total + 1)"  # of any total, also the highest there is
+        other = "IF(total > 0, total - 1, total + 1)"  # differs from any total, also the highest
         change = f"UPDATE {self.shard} SET total = {other} WHERE id = {self.id}"
         self.mysql.execute("SET sql_log_bin = 0", change)
 
@@ -91,7 +91,7 @@ class UnloggedChange:
 class ForeignDelete:
     """A row deleted from the mirror at *path* by a writer that is not the service.
 
-    ``good`` is the version just before it, even if the service commits meanwhile.
+    ``good`` is the version before the delete, even if the service commits meanwhile.
     """
 
     path: str
@@ -103,7 +103,7 @@ class ForeignDelete:
         """Delete the row with the lowest id, as of the newest version.
 
         Raises:
-            UnreachableError: each time somebody else was faster.
+            UnreachableError: another commit was faster, each time.
         """
         for _ in range(TIMES):
             if self._deleted(DeltaTable(self.path)):
@@ -113,11 +113,11 @@ class ForeignDelete:
         )
 
     def undo(self) -> None:
-        """Take the mirror back to the version just before."""
+        """Restore the version before the delete."""
         DeltaTable(self.path).restore(self.good)
 
     def _deleted(self, table: DeltaTable) -> bool:
-        """Whether it was done; not if somebody has committed since the look."""
+        """Delete; False if another commit came since the table was read."""
         good = table.version()
         (first,) = read_column(table, "SELECT min(id) AS id FROM t")
         try:
@@ -130,7 +130,7 @@ class ForeignDelete:
 
 @dataclass(eq=False)
 class Harm:
-    """All kinds, and the ids of the incidents that name them."""
+    """All kinds of harm, and the ids of the incidents that name them."""
 
     rows: UnloggedRows
     value: UnloggedChange

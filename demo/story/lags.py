@@ -1,4 +1,4 @@
-"""Lag of changes, as a whole and by hop.  Pure; all in seconds.
+"""Computes the lag of changes, in total and by hop. Pure; all in seconds.
 
 A sample is one table at one moment: the lag of each hop, as the service reports it.
 """
@@ -13,7 +13,7 @@ Hops = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class LagSummary:
-    """Of all samples: quantiles of the whole way's lag, and the part of it that each hop took."""
+    """Over all samples: quantiles of the total lag, and the share of it that each hop takes."""
 
     samples: int
     median: float
@@ -22,7 +22,7 @@ class LagSummary:
     shares: Mapping[str, float]
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         parts = ", ".join(f"{hop} {share:.0%}" for hop, share in self.shares.items())
         return (
             f"p95 {self.p95:.1f} s, median {self.median:.1f} s, worst {self.worst:.1f} s"
@@ -38,7 +38,7 @@ class LagBook:
     _last: dict[str, Hops] = field(default_factory=dict)
 
     def note(self, table: str, hops: Hops) -> None:
-        """Note the lags of *table* unless they are those that were noted last."""
+        """Add the lags of *table*, unless they equal the previous ones."""
         if self._last.get(table) != hops:
             self._last[table] = hops
             self.samples.append(hops)
@@ -62,5 +62,5 @@ class LagBook:
 
 
 def quantile(ascending: Sequence[float], share: float) -> float:
-    """The smallest value that at least *share* of *ascending*, not empty, do not exceed."""
+    """Return the smallest of *ascending* (not empty) that at least *share* do not exceed."""
     return ascending[max(math.ceil(share * len(ascending)) - 1, 0)]

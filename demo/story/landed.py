@@ -10,7 +10,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from demo.oracle.rows import read_rows
 
-# Schema changes name a table, too, but no merge reads them as changes.
+# Schema changes name a table, too, but merges do not count them as changes.
 NEW = """
     SELECT "table", batch, count(*) AS rows FROM t
     WHERE batch > {0} AND op <> 'ddl' GROUP BY "table", batch
@@ -19,7 +19,7 @@ NEW = """
 
 @dataclass(eq=False)
 class LandedCount:
-    """Counts on from where it stopped last time."""
+    """Counts changes, each time from where it stopped before."""
 
     path: str
     _log: DeltaTable | None = None
@@ -27,7 +27,7 @@ class LandedCount:
     _rows: Counter[str] = field(default_factory=Counter)
 
     def by_table(self) -> Mapping[str, int]:
-        """Changes so far, by table; empty while there is no change log."""
+        """Return the number of changes so far, by table; empty without a change log."""
         log = self._open()
         if log is None:
             return {}

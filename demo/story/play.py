@@ -1,4 +1,4 @@
-"""The acts in their order; the first that fails ends the story."""
+"""Plays the acts in their order; the first that fails ends the story."""
 
 import time
 from contextlib import ExitStack
@@ -21,12 +21,12 @@ from pipeline.errors import SluiceError
 
 
 class Act(Protocol):
-    """A file of this folder."""
+    """An act: a module of this folder."""
 
     TITLE: str
 
     def play(self, stage: Stage) -> str:
-        """Do it; what was seen, in one line."""
+        """Do it; return in one line what was seen."""
         ...
 
 
@@ -42,7 +42,7 @@ ACTS: tuple[Act, ...] = (
 
 
 def play(home: Path, plot: Plot, screen: Screen, ends: ExitStack) -> Stage:
-    """Play all acts in *home*; everything that they start is stopped by *ends*."""
+    """Play all acts in *home*; *ends* stops everything that they start."""
     stage = Stage(home, plot, screen, Summary(planned=len(ACTS)), ends)
     for number, act in enumerate(ACTS, 1):
         screen.say(f"{number}/{len(ACTS)}  {act.TITLE}", "bold")

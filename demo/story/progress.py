@@ -1,4 +1,4 @@
-"""Progress of each table: source, change log, mirrors and readiness in one picture."""
+"""Reports the progress of each table: source, change log, mirrors and readiness in one snapshot."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from demo.story.service import Json, Service
 class TableProgress:
     """One table: rows at the source, changes landed and merged, seconds of lag per known hop.
 
-    ``state`` is the readiness of the mirror for one lag budget ago; empty before it is watched.
+    ``state`` is the readiness of the mirror for one lag budget ago; empty before the first round.
     """
 
     name: str
@@ -24,13 +24,13 @@ class TableProgress:
 
     @property
     def known(self) -> Mapping[str, float] | None:
-        """Every hop's lag; None if one of them is not known."""
+        """Return the lag of every hop; None if one of them is unknown."""
         known = {hop: lag for hop, lag in self.hops.items() if lag is not None}
         return known if known and len(known) == len(self.hops) else None
 
     @property
     def lag(self) -> float | None:
-        """The whole way's."""
+        """Return the total lag; None if unknown."""
         return None if self.known is None else sum(self.known.values())
 
 
@@ -39,14 +39,14 @@ Progress = tuple[TableProgress, ...]
 
 @dataclass(eq=False)
 class Watch:
-    """Takes the pictures; ``shelves`` counts the rows of every physical table."""
+    """Takes the snapshots; ``shelves`` counts the rows of every physical table."""
 
     service: Service
     shelves: Callable[[], Mapping[str, int]]
     landed: LandedCount
 
     def take(self) -> Progress:
-        """All tables, now."""
+        """Return the progress of all tables now."""
         rows, landed = self.shelves(), self.landed.by_table()
         merged, told = self.service.merged(), {t["table"]: t for t in self.service.tables()}
         return tuple(
@@ -63,7 +63,7 @@ class Watch:
 
 
 def line(progress: Progress) -> str:
-    """The picture in one line of text."""
+    """Return the snapshot as one line of text."""
     rows, landed, merged = (
         sum(getattr(table, name) for table in progress) for name in ("rows", "landed", "merged")
     )
@@ -75,7 +75,7 @@ def line(progress: Progress) -> str:
 
 
 def _lags(progress: Progress) -> str:
-    """The slowest table's lag by hop; for a table without one, the reason."""
+    """Return the slowest table's lag by hop; for a table without a lag, the reason."""
     slowest = max((t for t in progress if t.known), key=lambda t: t.lag or 0.0, default=None)
     if slowest is None or slowest.known is None:
         return "lag not known yet"

@@ -1,4 +1,4 @@
-"""What a person sees: a table that lives on a terminal, plain lines anywhere else."""
+"""Shows progress: a table that is redrawn on a terminal, plain lines elsewhere."""
 
 import time
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from rich.table import Table
 from demo.story.progress import Progress, line
 
 PACE = 5.0  # seconds between two plain lines
-WIDTH = 160  # of tables that are not drawn on a terminal
+WIDTH = 160  # columns for tables that are not drawn on a terminal
 CAPTION = "source: rows there; landed, merged: changes; lag in seconds, hop by hop"
 MIDDLE = ("source", "landed", "merged")
 
 
 def open_console() -> Console:
-    """The terminal as it is; a file or pipe gets lines as long as they are, and wide tables."""
+    """Return the terminal; for a file or pipe, a console with unwrapped lines and wide tables."""
     console = Console(soft_wrap=True)
     return console if console.is_terminal else Console(soft_wrap=True, width=WIDTH)
 
 
 @dataclass(eq=False)
 class Screen:
-    """Says what happens, with the seconds since the beginning."""
+    """Prints events, with the seconds since the start."""
 
     console: Console = field(default_factory=open_console)
     began: float = field(default_factory=time.monotonic)
@@ -33,7 +33,7 @@ class Screen:
     _shown: float = 0.0
 
     def __enter__(self) -> Self:
-        """Take the terminal, if there is one."""
+        """Start drawing, if there is a terminal."""
         if self.console.is_terminal:
             self._live = Live(console=self.console, refresh_per_second=2, transient=True)
             self._live.start()
@@ -45,23 +45,23 @@ class Screen:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give it back."""
+        """Stop drawing."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the start."""
         return time.monotonic() - self.began
 
     def say(self, text: str, style: str = "") -> None:
-        """One line that stays."""
+        """Print one line that stays."""
         stamp = f"{int(self.elapsed) // 60:2}:{int(self.elapsed) % 60:02}  "
         self.console.print(stamp + text, style=style, markup=False, highlight=False)
 
     def show(self, progress: Progress) -> None:
-        """The newest picture: redrawn on a terminal, else a line every few seconds."""
+        """Show the newest snapshot: redrawn on a terminal, else a line every few seconds."""
         if self._live is not None:
             self._live.update(_drawn(progress))
         elif self.elapsed - self._shown >= PACE:

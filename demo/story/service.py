@@ -1,4 +1,4 @@
-"""The service as any user has it: a command, and an HTTP API."""
+"""Runs the service as any user does: as a command, and by its HTTP API."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def read_config(path: Path = CONFIG) -> Json:
-    """Return a config with absolute paths of suites: it can be written to another folder."""
+    """Return a config with absolute paths of suites, to be written to another folder."""
     read: Json = yaml.safe_load(path.read_text(encoding="utf-8"))
     suites = read.get("probes", {}).get("expectations", {}).get("suites", {})
     suites |= {table: str(path.parent / suite) for table, suite in suites.items()}
@@ -31,24 +31,24 @@ def read_config(path: Path = CONFIG) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class GateAnswer:
-    """What the gate said: an HTTP status, and why."""
+    """An answer of the gate: an HTTP status, and the reasons."""
 
     status: int
     reasons: tuple[str, ...]
 
     @property
     def open(self) -> bool:
-        """Whether a job may go on."""
+        """Tell whether a job may go on."""
         return self.status == httpx.codes.OK
 
 
 @dataclass(eq=False)
 class Service:
-    """`sluice run` on ``config``, the demo's; what it says is read over HTTP only.
+    """`sluice run` on ``config``, by default the demo's; its state is read over HTTP only.
 
-    ``servers`` is where they are, as the config asks the environment.  ``program`` is the module
-    that knows the verb.  Its lake lies in ``s3``, if there is one, else in a folder.
-    ``spark_port`` is that of Spark's own pages; 0: there are none.
+    ``servers`` are their addresses, as environment variables of the config. ``program`` is the
+    module that is started. The lake is in ``s3`` if set, else in a folder. ``spark_port`` is the
+    port of Spark's UI; 0: no UI.
     """
 
     home: Path
@@ -62,7 +62,7 @@ class Service:
     http: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name the process; nothing is started."""
+        """Define the process; nothing is started."""
         environment = {
             **self.servers,
             "DEMO_LAKE": self.lake,
@@ -76,12 +76,12 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Root of the API, and the status page."""
+        """Return the root of the API, which is the status page."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def _spark(self) -> Mapping[str, str]:
-        """Where Spark's pages are, which would listen on every address of the machine."""
+        """Return the settings of Spark's UI, which would otherwise listen on every address."""
         pages = bool(self.spark_port)
         told = {
             "DEMO_SPARK_PAGES": f"'{str(pages).lower()}'",
@@ -91,12 +91,12 @@ class Service:
 
     @property
     def spark_url(self) -> str:
-        """Spark's own pages."""
+        """Return the address of Spark's UI."""
         return f"http://127.0.0.1:{self.spark_port}"
 
     @property
     def lake(self) -> str:
-        """Where it keeps change log and mirrors."""
+        """Return the place of change log and mirrors."""
         return f"s3a://{BUCKET}/lake" if self.s3 else str(self.home / "lake")
 
     def start(self) -> None:
@@ -108,12 +108,12 @@ class Service:
         self.daemon.start(command, self._answers, START)
 
     def stop(self) -> None:
-        """End it as an operator would."""
+        """Stop it as an operator would."""
         self.daemon.stop()
         self.http.close()
 
     def tables(self) -> list[Json]:
-        """What `/v1/tables` says."""
+        """Return the answer of `/v1/tables`."""
         found: list[Json] = self._get("/v1/tables").json()
         return found
 
@@ -123,7 +123,7 @@ class Service:
         return found
 
     def incident(self, id_: str) -> Json:
-        """One incident, with all keys that it keeps, and the columns in which rows differ."""
+        """Return one incident with all its stored keys, and the columns in which rows differ."""
         found: Json = self._get(f"/v1/incidents/{id_}").json()
         return found
 
@@ -133,7 +133,7 @@ class Service:
         return GateAnswer(answer.status_code, tuple(_reasons(answer.json())))
 
     def merged(self) -> Mapping[str, int]:
-        """Changes that merges have read so far, by table."""
+        """Return how many changes merges have read so far, by table."""
         families = text_string_to_metric_families(self._get("/metrics").text)
         samples = [s for family in families for s in family.samples]
         return {
@@ -163,7 +163,7 @@ class Service:
 
 
 def whereabouts(servers: Servers) -> dict[str, str]:
-    """Where *servers* are, as the demo's config asks the environment."""
+    """Return the addresses of *servers* as environment variables of the demo's config."""
     return {
         "DEMO_KAFKA": servers.kafka.bootstrap,
         "DEMO_CONNECT": servers.connect.url,
@@ -173,7 +173,7 @@ def whereabouts(servers: Servers) -> dict[str, str]:
 
 
 def _reasons(answer: Json) -> Iterator[str]:
-    """Why the gate is not open, table by table."""
+    """Yield why the gate is not open, table by table."""
     if "why" in answer:
         yield answer["why"]
     for table in answer["tables"]:

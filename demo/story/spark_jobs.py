@@ -1,6 +1,7 @@
-"""Spark's jobs of one run, from the REST API of the Spark UI.
+"""Reads the Spark jobs of one run from the REST API of the Spark UI.
 
-Only jobs with a description count: the pipeline describes each that lands or merges, with its rows.
+Only jobs with a description count: the pipeline describes each job that lands or merges, with its
+rows.
 """
 
 import re
@@ -22,7 +23,7 @@ WORK = SPARK_WORK
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """One job that has ended: what it did, by how many tasks, on how many rows, in which time."""
+    """One job that has ended: its work, tasks, rows and duration."""
 
     what: str
     tasks: int
@@ -31,16 +32,16 @@ class SparkJob:
 
     @property
     def work(self) -> str:
-        """One of ``WORK``."""
+        """Return one of ``WORK``."""
         return self.what.partition(" ")[0]
 
     def __str__(self) -> str:
-        """One line for people; the description names the rows."""
+        """Return one line for people; the description contains the rows."""
         return f"{self.what}: {self.tasks} tasks, {self.seconds:.1f} s"
 
 
 def ask_spark(url: str) -> tuple[SparkJob, ...]:
-    """Jobs of the application whose pages are at *url*, in the order in which they began.
+    """Return the jobs of the application whose UI is at *url*, in the order of their start.
 
     Raises:
         UnreachableError: no server answers.
@@ -62,7 +63,7 @@ def read_jobs(told: Iterable[Mapping[str, Any]]) -> tuple[SparkJob, ...]:
 
 
 def largest(jobs: Sequence[SparkJob], work: str) -> SparkJob | None:
-    """The job with the most rows of this *work*; None without any."""
+    """Return the job with the most rows of this *work*; None without any."""
     return max((job for job in jobs if job.work == work), key=lambda job: job.rows, default=None)
 
 

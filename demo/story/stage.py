@@ -1,4 +1,4 @@
-"""What the acts play with: servers, shop, service, screen; nothing runs until an act starts it."""
+"""Provides the objects of the acts: servers, shop, service, screen; each act starts its own."""
 
 import shutil
 import time
@@ -30,12 +30,12 @@ OWN_FILES = (
     *("ports.json", "servers.json", "ledger.jsonl", "service.log", "sluice.db*"),
     "summary.json",
 )
-PAUSE = 2.0  # seconds; the service's own picture is no younger
+PAUSE = 2.0  # seconds; the service's own snapshot is not newer
 PATIENCE = timedelta(minutes=5)
 
 
 class UnseenError(SluiceError):
-    """What an act is about did not happen; the message says what was seen instead."""
+    """The event of an act did not happen; the message says what was seen instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Plot:
 
 @dataclass(eq=False)
 class Stage:
-    """Everything of one run in *home*; ``ends`` stops what was started, last first."""
+    """All objects of one run in *home*; ``ends`` stops what was started, last first."""
 
     home: Path
     plot: Plot
@@ -68,7 +68,7 @@ class Stage:
     harm: Harm | None = None
 
     def __post_init__(self) -> None:
-        """Name everything; what an earlier run left in *home* goes."""
+        """Create all objects; remove what an earlier run left in *home*."""
         clear_home(self.home)
         self.servers = Servers.create(self.home)
         self.address = Address(self.servers.mysql.host, self.servers.mysql.port)
@@ -91,7 +91,7 @@ class Stage:
         """Show progress until *seen* is true.
 
         Raises:
-            UnreachableError: if it is not in time, naming *what*; or if a part of the way is gone.
+            UnreachableError: it takes too long (names *what*), or a part of the pipeline has ended.
         """
         until = time.monotonic() + within.total_seconds()
         while not seen(self.look()):
@@ -102,10 +102,10 @@ class Stage:
             time.sleep(PAUSE)
 
     def ask_gate(self, when: str, closed: Sequence[str] = ()) -> None:
-        """Ask for one cut, the instant of the call, until the gate is open but for *closed*.
+        """Ask for one cut, the instant of the call, until the gate is open except for *closed*.
 
         Raises:
-            UnreachableError: if it does not become so; with what it says instead.
+            UnreachableError: it does not open; with the gate's answer.
         """
         cut, answers = datetime.now(UTC).isoformat(), dict[str, GateAnswer]()
         expected = {table: CONFLICT if table in closed else OK for table in MIRRORS}
@@ -129,7 +129,7 @@ class Stage:
         """Wait until *table* is ready for now.
 
         Raises:
-            UnreachableError: if it does not become so.
+            UnreachableError: it does not become ready.
         """
         cut = datetime.now(UTC).isoformat()
         self.wait(lambda _: self.service.gate([table], cut).open, f"open gate for {table}")
@@ -138,7 +138,7 @@ class Stage:
         """Show the Spark jobs that were not shown yet, and the address of the Spark UI.
 
         Raises:
-            UnseenError: if no batch, or no merge, was a Spark job.
+            UnseenError: no batch, or no merge, was a Spark job.
         """
         jobs = ask_spark(self.service.spark_url)
         for job in jobs[len(self.summary.spark) :]:
@@ -150,7 +150,7 @@ class Stage:
             raise UnseenError(f"no Spark job did: {' or '.join(missing)}")
 
     def look(self) -> Progress:
-        """Take a picture, show it, and note what memory is in use."""
+        """Take a snapshot, show it, and note the memory in use."""
         progress = self.watch.take()
         self.screen.show(progress)
         self.summary.peak_memory = max(self.summary.peak_memory, memory.in_use())
@@ -172,7 +172,7 @@ def _told(statuses: Mapping[str, int]) -> str:
 
 
 def clear_home(home: Path) -> None:
-    """Remove what an earlier run left; nothing else that may lie there."""
+    """Remove what an earlier run left, and nothing else."""
     for name in OWN:
         shutil.rmtree(home / name, ignore_errors=True)
     for pattern in OWN_FILES:

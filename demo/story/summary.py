@@ -1,4 +1,4 @@
-"""What was seen, for people and as JSON."""
+"""Summarizes a run, for people and as JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ from demo.story.spark_jobs import SparkJob
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One act: how long it took, whether what it is about was seen, and what was."""
+    """One act: how long it took, whether it succeeded, and what was seen."""
 
     act: str
     seconds: float
@@ -23,10 +23,10 @@ class Played:
 
 @dataclass(eq=False)
 class Summary:
-    """Filled act by act; ``planned`` is how many there are.
+    """The result of a run, filled act by act; ``planned`` is the number of acts.
 
-    ``tables`` holds, per comparison, each table's rows and findings; ``gates`` the answers of the
-    gate by moment and table.
+    ``tables`` contains, per comparison, each table's rows and findings; ``gates`` the answers of
+    the gate by moment and table.
     """
 
     planned: int
@@ -42,11 +42,11 @@ class Summary:
 
     @property
     def seen(self) -> bool:
-        """Whether everything was."""
+        """Tell whether all acts succeeded."""
         return len(self.acts) == self.planned and all(act.seen for act in self.acts)
 
     def write(self, path: Path) -> None:
-        """Leave it as JSON."""
+        """Write it as JSON."""
         found = {
             "seen": self.seen,
             "seconds": round(self.seconds, 1),
@@ -62,7 +62,7 @@ class Summary:
         path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
     def drawn(self) -> Table:
-        """As a table."""
+        """Return it as a table."""
         drawn = Table("act", "seconds", "seen", "what", pad_edge=False)
         for act in self.acts:
             drawn.add_row(act.act, f"{act.seconds:.0f}", "yes" if act.seen else "NO", act.told)

@@ -1,1 +1,1 @@
-"""What the verbs of `sluice` share: options, the client of the service, status without one."""
+"""Shared code of the verbs of `sluice`: options, the client of the service, offline status."""

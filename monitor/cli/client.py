@@ -1,8 +1,8 @@
 """Sends requests of CLI verbs to the running service, and returns its JSON answers.
 
-A missing answer becomes one clear error. The token of the config goes only to the address of
-the config. Any other address gets the value of SLUICE_TOKEN. So does the address of the config,
-if it has no token that this user can read.
+A missing answer becomes one clear error. The token of the config goes only to the address of the
+config. Any other address gets the value of SLUICE_TOKEN. The address of the config gets this value,
+too, if the config has no token that this user can read.
 """
 
 import os
@@ -24,7 +24,7 @@ TOKEN = "SLUICE_TOKEN"  # noqa: S105  - the name of an environment variable
 
 
 class ServiceAddress(str):
-    """Where the service answers, with the token for it; the text is the address alone."""
+    """The address of the service, with its token; as text it is the address alone."""
 
     __slots__ = ("token",)
     token: str
@@ -67,7 +67,7 @@ def quote_name(name: str) -> str:
     """Return *name* as one part of the path of a URL.
 
     Raises:
-        ConfigError: it has bytes that are no text.
+        ConfigError: it contains bytes that are not text.
     """
     try:
         return quote(name, safe="")
@@ -147,7 +147,7 @@ def send_request(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     said = str(found.get("error", found) if isinstance(found, dict) else found)
     if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise UnreachableError(f"{url}: {said}")
-    if answer.headers.get("Content-Type") == PROBLEM:  # else 404 and 409 are answers of the gate
+    if answer.headers.get("Content-Type") == PROBLEM:  # else 404 and 409 are gate answers
         raise ConfigError(said)
     return found
 

@@ -1,9 +1,9 @@
-"""Reports what the service wrote last, for verbs that reach no running service.
+"""Reports the last stored state, for verbs that reach no running service.
 
-The report never says READY. Since then a check may have failed, and another writer may have
-changed a mirror.
+The report never says READY. Since then a check may have failed, and another writer may have changed
+a mirror.
 
-Reads SQLite directly and read-only: importing the store takes a second, and opening it upgrades
+It reads SQLite directly and read-only: importing the store takes a second, and opening it upgrades
 the file.
 """
 
@@ -53,7 +53,7 @@ class LastKnown:
         return None if found is None else _instant(found)
 
     def proofs(self, stage: str) -> tuple[LastProof, ...]:
-        """Return the latest proof of each table that was READY at *stage*, by names."""
+        """Return the latest proof at *stage* of each table that was READY, sorted by name."""
         with self._connection() as connection:
             rows = connection.execute(_NEWEST, (stage,)).fetchall()
         return tuple(LastProof(table, of, _instant(cut)) for table, of, cut in rows)
@@ -99,7 +99,7 @@ Json = dict[str, Any]
 
 
 def read_last_status(config: Path, stage: str, tables: Collection[str] = ()) -> Json:
-    """Return the newest proof of each of *tables* (empty: all), and the open incidents.
+    """Read the newest proof of each of *tables* (empty: all), and the open incidents.
 
     ``why`` is the reason if nothing is known.
     """
@@ -130,7 +130,7 @@ def read_last_status(config: Path, stage: str, tables: Collection[str] = ()) -> 
 
 
 def format_status(words: Json) -> list[str]:
-    """Format for a person; each proof says up to when it was complete, and since when."""
+    """Return the lines for people; each proof has its cut and its certificate."""
     if words["why"]:
         return [words["why"]]
     when = (

@@ -1,11 +1,11 @@
 """Defines options, output and common steps of CLI verbs.
 
-Names, messages and reasons come from sources and topics. A terminal would obey escape sequences
-in them, and direction characters would display another name. `say` writes both out, so every
-verb prints through it.
+Names, messages and reasons come from sources and topics. A terminal would obey escape sequences in
+them, and direction characters would display another name. `say` escapes both, so every verb prints
+with it.
 
-`ask` and `give_up` serve all verbs that request a backfill: they request it, follow it, or
-cancel it. `of_table` and `of_tables` print copies, as `GET /v1/tables` reports them.
+`request_backfill` and `cancel_backfill` serve all verbs that request a backfill. `format_copies`
+and `summarize_copies` print copies as `GET /v1/tables` reports them.
 """
 
 import getpass
@@ -29,7 +29,7 @@ Verb = Callable[..., Any]
 UNKNOWN = 3
 """Exit status of a verb without an answer."""
 CLOSED = ("blocked", "revoked")
-"""States in an answer of the gate that do not end by waiting."""
+"""States of the gate that waiting does not end."""
 CUT = (
     "Complete up to when: a date (its end in `time_zone`), an instant with an offset such "
     "as 2026-03-29T12:00:00Z, or now; by default the end of yesterday."
@@ -61,7 +61,7 @@ class Duration(click.ParamType[timedelta]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
-        """Refuse text that is no duration, or is out of bounds."""
+        """Refuse text that is no duration, and a duration out of bounds."""
         if isinstance(value, timedelta):
             return value
         try:
@@ -110,7 +110,7 @@ def require_reason(reason: str) -> None:
     """Refuse an empty *reason* of a verb that changes something.
 
     Raises:
-        UsageError: as click does of an option that is required.
+        UsageError: the same as click's for a missing required option.
     """
     if not reason:
         raise click.UsageError("Missing option '--reason'.")
@@ -151,16 +151,16 @@ def login_name() -> str:
         return f"uid {os.getuid()}"
 
 
-PACE = 1.0  # seconds between two looks
+PACE = 1.0  # seconds between two requests for progress
 FAILED = 4
-MOST = 10_000  # backfills in one list of the service
-OTHERS = 1_000  # backfills that may have been requested meanwhile
+MOST = 10_000  # most backfills in one list of the service
+OTHERS = 1_000  # backfills that others may have requested meanwhile
 
 
 def request_backfill(
     base: str, path: str, body: Mapping[str, Any], *, wait: bool, as_json: bool
 ) -> None:
-    """Request *body* and print its progress; with *wait*, until all has ended and been checked.
+    """Request *body*, print progress; with *wait*, until all backfills and checks have ended.
 
     Exits with 4 if a backfill, or a check that it repairs, does not succeed.
     """
@@ -170,7 +170,7 @@ def request_backfill(
 def cancel_backfill(
     base: str, tables: Sequence[str], said: Mapping[str, str], *, as_json: bool
 ) -> None:
-    """Cancel the running backfills of *tables*, print the result; *said* has reason and person."""
+    """Cancel the running backfills of *tables* and print the result; *said*: reason and person."""
     ids = _ids(base, "/v1/rereads/cancelled", {"tables": list(tables), **said})
     _follow(base, ids, wait=False, as_json=as_json)
 
@@ -199,7 +199,7 @@ def _read_backfills(base: str, ids: set[str]) -> list[dict[str, Any]]:
 
 
 def _watched(base: str, ids: set[str], *, quiet: bool) -> list[dict[str, Any]]:
-    """Print progress until all have ended; on a terminal per backfill, else per change."""
+    """Print progress until all have ended; a line per change, rewritten on a terminal."""
     shown: dict[str, str] = {}
     while True:
         found = _read_backfills(base, ids)
@@ -214,7 +214,7 @@ def _watched(base: str, ids: set[str], *, quiet: bool) -> list[dict[str, Any]]:
 
 
 def _goes_on(one: Mapping[str, Any]) -> bool:
-    """Tell whether it is running, or a check has yet to run again."""
+    """Tell whether the backfill is running, or a check of it has yet to run again."""
     if one["ended"] is None:
         return True
     ruled = {proof["check"] for proof in one["proofs"]}
@@ -244,7 +244,7 @@ def _line(found: Mapping[str, Any]) -> str:
 
 
 def _describe_checks(one: Mapping[str, Any]) -> str:
-    """Return the results of the checks that it repairs."""
+    """Return the results of the checks that the backfill repairs."""
     said = {proof["check"]: proof for proof in one["proofs"]}
     results = [
         f"{check} {'passes' if said[check]['passed'] else 'fails'}: {said[check]['reason']}"
@@ -261,7 +261,7 @@ def waiver_command(reason: Mapping[str, Any]) -> str:
     return f"sluice waive {id_} --reason ..." if id_ else ""
 
 
-SHOWN = 20  # held or unknown tables in a list
+SHOWN = 20  # held or unknown tables that a list shows
 
 
 def format_copies(row: Mapping[str, Any]) -> list[str]:

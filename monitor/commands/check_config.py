@@ -29,9 +29,9 @@ from pipeline.spark import jars
 def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     """Read the config and report its faults; exit status 2 if there is one.
 
-    All faults are reported in one run, except those that may follow from another one. Only a file
-    that is not YAML is reported before anything else, and columns that suites of expectations name
-    after everything else, because the lake must be read for them.
+    All faults are reported in one run, except those that may follow from another one. A file
+    that is not YAML is reported alone. Columns that suites of expectations name are checked last,
+    because the lake must be read for them.
     """
     if as_schema:
         say_lines(json.dumps(config_schema(), indent=2))
@@ -65,7 +65,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
 
 
 def _further_faults(config: Config) -> Iterator[str]:
-    """Yield what plug-ins, probes and invariants find; it may take seconds."""
+    """Yield the faults that plug-ins, probes and invariants find; it may take seconds."""
     yield from plugin_faults(config)
     yield from own_faults(config)
 

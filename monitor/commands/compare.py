@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 DIFFERENT = 1
 DAY = timedelta(days=1)
 EVERY = 2.0  # seconds between two lines of progress
-MOST_RANGES = 20  # undecided ones in text; --json has all
+MOST_RANGES = 20  # undecided ranges shown as text; --json has all
 WORDS = {"missing": "MISSING", "extra": "EXTRA", "doubled": "DUPLICATE", "different": "DIFFERENT"}
 _RANGE = re.compile(r"(-?[0-9]{1,20})?:(-?[0-9]{1,20})?")
 
 
 class IdRange(click.ParamType["Range"]):
-    """``LOW:HIGH``: LOW is included, HIGH is not; either may be left out."""
+    """A range ``LOW:HIGH`` of ids: LOW is included, HIGH is not; either may be left out."""
 
     name = "range"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> "Range":
-        """Refuse text that is no range, or holds no id."""
+        """Return the range; refuse text that is no range, or a range without an id."""
         from checks.compare.walk import ANY  # noqa: PLC0415  - help needs none
 
         if isinstance(value, tuple):
@@ -160,7 +160,7 @@ def _lines(report: "CompareReport") -> Iterator[str]:
 
 
 def _summary(report: "CompareReport") -> str:
-    """One line: what was proven, and as of when."""
+    """Return one line: what was proven, and as of when."""
     result, name = report.result, report.table.name
     when = f"between {result.began:%Y-%m-%d %H:%M:%S} and {result.ended:%H:%M:%S %Z}"
     logs = "; ".join(

@@ -16,8 +16,8 @@ from monitor.cli.options import CLOSED, UNKNOWN, cut_option, cut_parameter, serv
 from monitor.display_text import say
 
 NEW_BASE = ("completeness", "inversions", "schema")
-"""Checks that name no rows; a new base of the table ends what they found."""
-NOT_WAIVED = "completeness"  # its waiver opens the gate with rows still missing
+"""Checks that name no rows; a new base of the table resolves their findings."""
+NOT_WAIVED = "completeness"  # a waiver for it opens the gate while rows are missing
 
 
 @click.command("explain")
@@ -27,7 +27,7 @@ NOT_WAIVED = "completeness"  # its waiver opens the gate with rows still missing
 def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
     """Show the readiness of TABLE for the stages landed and mirror, with lags, checks and reasons.
 
-    Below that it shows each copy, and what blocks it alone.
+    Then it shows each copy, with reasons that block only the copy.
 
     Exit status 0: known; 2: wrong usage; 3: an answer is unknown, or no service answers.
     """
@@ -79,7 +79,7 @@ def _show(
 
 
 def _copies(row: dict[str, Any], shown: Container[str]) -> Iterator[str]:
-    """Describe each copy, and what blocks it that is not *shown* of the table itself."""
+    """Describe each copy, with its blocking reasons that are not *shown* for the table itself."""
     named = sorted(row["copies"].items())
     for line, (_, copy) in zip(copy_lines.format_copies(row), named, strict=True):
         yield line
@@ -120,7 +120,7 @@ def _repairs(incidents: list[dict[str, Any]], table: str) -> dict[str, str]:
 
 
 def _automatic(incidents: list[dict[str, Any]], table: str) -> list[str]:
-    """Return a line for each incident of *table* that a rule repairs: what follows, and why."""
+    """Return a line for each incident of *table* that a rule repairs: next step and reason."""
     return [
         f"automatic repair of incident {one['id']}: {step['next']}, {step['why']}"
         for one in incidents

@@ -90,7 +90,7 @@ def gate(
 
 
 def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) -> dict[str, Any]:
-    """Ask repeatedly, for a minute each; the first answer fixes a cut of `now`."""
+    """Ask repeatedly, at most a minute each; the first answer fixes the instant of a cut `now`."""
     until = time.monotonic() + wait
     while True:
         left = max(until - time.monotonic(), 0.0)
@@ -108,7 +108,7 @@ def _understood(cut: str | None, zone: ZoneInfo) -> None:
     """Refuse an invalid cut before the service does, because asking again would not help.
 
     Raises:
-        ConfigError: it is neither a day nor an instant.
+        ConfigError: *cut* is neither a day nor an instant.
     """
     from pipeline.clocks import parse_cut as instant  # noqa: PLC0415  - needed only where nobody answers
 
@@ -140,7 +140,7 @@ def answer_lines(answer: dict[str, Any]) -> list[str]:
 
 
 def _waiver(reason: dict[str, Any]) -> str:
-    """Return how to waive *reason*; `sluice explain` shows how a check's finding is repaired."""
+    """Return how to waive *reason*; `sluice explain` shows how to repair a check's finding."""
     command = "" if reason["code"] == "check_failed" else waiver_command(reason)
     return f"  (to ignore it: {command})" if command else ""
 

@@ -1,6 +1,7 @@
 """`sluice init`: create an example config with every section.
 
-With a server to look at, it names that server, and proposes which of its tables fold into one.
+With the address of a server, the config names this server, and proposes which of its tables fold
+into one.
 """
 
 import os

@@ -44,10 +44,10 @@ def ledger(
 ) -> None:
     """Show for each hop and minute of TABLE what went in and what did not come out.
 
-    At collection it counts events, at landing messages and rows, else rows by operation.
+    Collection counts events, landing counts messages and rows, other hops count rows by operation.
 
     Exit status 0: nothing is missing; 1: a minute has a residual; 3: none has, but one is unknown,
-    or the time begins before what is kept (six hours) or in the future; or no service answers.
+    or the time begins before the kept six hours or in the future; or no service answers.
     """
     span = {"from": since, "to": until}
     question = {name: value for name, value in span.items() if value is not None}
@@ -57,7 +57,7 @@ def ledger(
         say(json.dumps(found))
     else:
         say(f"{found['table']} from {found['since']} to {found['until']}")
-        if found.get("note"):  # an earlier version has none
+        if found.get("note"):  # an earlier version sends none
             say(found["note"])
         for hop in found["hops"]:
             for line in _format_hop(hop):

@@ -17,10 +17,10 @@ from monitor.cli.options import service_options, who_option
 from monitor.display_text import escape_line, say, say_lines
 from pipeline.errors import ConfigError
 
-PACE = 1.0  # seconds between two looks
+PACE = 1.0  # seconds between two requests for progress
 REFUSED = 4
 WHOLE = 16 * 2**20
-SHORT = 160  # characters of a reason in a list
+SHORT = 160  # longest reason in a list, in characters
 
 
 @click.group("quarantine")
@@ -172,7 +172,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _text(path: Path) -> str:
-    """Decode strictly: a replaced character would land."""
+    """Decode strictly, because a replaced character would land."""
     try:
         return _bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -189,13 +189,13 @@ def _wait_for_end(base: str, id_: str) -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    """Print *text* without control characters: a message may contain anything."""
+    """Print *text* without control characters, because a message may contain any bytes."""
     shown = (x if x.isprintable() or x in "\n\t" else ascii(x)[1:-1] for x in text)
     say_lines("".join(shown))
 
 
 def _write(out: Path, found: Mapping[str, Any]) -> None:
-    """Write for editing: JSON with a line per field, other text, or bytes as they are."""
+    """Write for editing: JSON with a line per field, other text, or raw bytes."""
     text, size = found["text"], found["letters"] if found["text"] else found["bytes"]
     if size > WHOLE:
         raise ConfigError(
@@ -213,7 +213,7 @@ def _write(out: Path, found: Mapping[str, Any]) -> None:
 
 
 def _laid_out(text: str) -> bytes:
-    """Return JSON with every value as it was sent: no digit of a number is lost."""
+    """Return formatted JSON; values stay as sent, so no digit of a number is lost."""
     try:
         return msgspec.json.format(text.encode(), indent=1)
     except (ValueError, RecursionError):

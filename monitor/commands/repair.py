@@ -73,7 +73,7 @@ def repair(
 
 
 def _keys(given: tuple[str, ...]) -> list[str]:
-    """Return one text per key; a JSON array is one key, or holds keys that are arrays."""
+    """Return one text per key; split plain text at commas. An array of arrays has many keys."""
     found: list[str] = []
     for text in given:
         if not text.lstrip().startswith("["):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 UNWATCHED = 3
 SHOWN = 40
-UNLIMITED = 10_000  # columns of a pipe, where names must be whole
+UNLIMITED = 10_000  # columns of piped output, in which names must be complete
 
 
 @click.command("status")
@@ -86,12 +86,12 @@ def incident_line(one: dict[str, Any]) -> str:
     about = f"{one['about']} {one['check']}".strip()
     held = f", acknowledged by {one['acknowledged']}" if one.get("acknowledged") else ""
     named = f" (incident {one['id']}{held})" if one.get("id") else ""
-    reason = one["reason"].removeprefix(f"{one['about']}: ")  # starts with the component
+    reason = one["reason"].removeprefix(f"{one['about']}: ")  # it starts with the component
     return f"{one['severity']} {one['state']} {one['kind']} {about}: {reason}{named}"
 
 
 def _show_incident(one: dict[str, Any]) -> None:
-    """Print the line of *one*, then its keys, those that differ by their columns."""
+    """Print the line of *one*, then its keys, grouped by differing columns."""
     say(incident_line(one))
     for key in one["keys"]:
         say(f"  {key}")
@@ -109,7 +109,7 @@ def _tables(rows: list[dict[str, Any]]) -> "Table":
 
     waits_first = sorted(rows, key=lambda row: (_ready(row), row["table"]))
     longest = max(len(row["table"]) for row in waits_first[:SHOWN])
-    names = Column("table", no_wrap=True, min_width=longest)  # whole, because people copy them
+    names = Column("table", no_wrap=True, min_width=longest)  # complete, because people copy them
     table = Table(names, "state", "yesterday", "recent", "lag", "why")
     for row in waits_first[:SHOWN]:
         day, recent = row["day"]["mirror"], row["recent"]["mirror"]

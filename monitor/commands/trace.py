@@ -13,8 +13,8 @@ from monitor.cli.options import UNKNOWN, Duration, service_options
 from monitor.display_text import say
 
 MOST = timedelta(minutes=1)
-LOOKS = 2  # at the change log, besides those within the wait
-SLACK = 30.0  # seconds in which all hops answer
+LOOKS = 2  # at the change log, in addition to those within the wait
+SLACK = 30.0  # seconds for all hops to answer
 WRONG = 4
 FINE = ("MERGED", "IN_TOPIC", "LANDED_NOT_MERGED", "ABSENT")
 OPEN = ("UNDECIDED", "IN_FLIGHT")
@@ -119,7 +119,7 @@ def _hops(one: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def _row(hop: dict[str, Any], differing: list[str]) -> str:
-    """The values of a row; those that differ are marked with an exclamation mark."""
+    """Return the values of a row; differing ones are marked with an exclamation mark."""
     if hop["row"] is None:
         return "no row"
     shown = [
@@ -153,7 +153,7 @@ def _at(one: dict[str, Any]) -> str:
 
 
 def _search(search: dict[str, Any]) -> str:
-    """How far topics and change log were searched."""
+    """Return how far topics and change log were searched."""
     parts = []
     if search["files"] is not None:
         looked = f"{search['footers']} of {search['files']} files of the change log"

@@ -64,9 +64,9 @@ def _none(_: Config) -> Iterable[str]:
 
 
 def load_config(path: Path, also: Faults = _none) -> Config:
-    """The config in *path*; relative places in it are taken from its folder.
+    """Return the config in *path*; relative paths in it start at its folder.
 
-    *also* finds more that is wrong with it, such as :func:`monitor.config.sections.plugin_faults`.
+    *also* finds further faults, such as :func:`monitor.config.sections.plugin_faults`.
 
     Raises:
         ConfigError: with one line per fault.
@@ -75,7 +75,7 @@ def load_config(path: Path, also: Faults = _none) -> Config:
 
 
 def parse_config(text: str, path: Path, also: Faults = _none) -> Config:
-    """Parse *text* as if it were the file at *path*; *also* as for ``load``.
+    """Parse *text* as if it were the file at *path*; *also* as in :func:`load_config`.
 
     Raises:
         ConfigError: with one line per fault.
@@ -152,7 +152,7 @@ def _key(fault: str) -> str:
 
 
 def _judged_beside(plain: Mapping[str, Any], path: Path, also: Faults) -> Iterator[str]:
-    """Yield faults of what has no fault of type, also those that *also* finds."""
+    """Yield faults of the sections without type faults, including those that *also* finds."""
     found = reduce_config(plain)
     if found is None:
         return
@@ -165,7 +165,7 @@ def _judged_beside(plain: Mapping[str, Any], path: Path, also: Faults) -> Iterat
 
 
 def _hollow(raw: Any, at: str = "") -> Iterator[str]:
-    """Yield lists and texts of names that are empty, or contain a name twice."""
+    """Yield naming lists and texts that are empty, and lists that contain a name twice."""
     if isinstance(raw, list):
         for number, one in enumerate(raw):
             yield from _hollow(one, f"{at}[{number}]")
@@ -339,7 +339,7 @@ def _source(source: SourceSettings, path: Path) -> SourceSettings:
 
 
 def _unreadable(config: Config) -> Iterator[str]:
-    """Yield files that no client could open; each client would report that in its own words."""
+    """Yield files that no client can open; else each client reports that in its own words."""
     for at, security in kafka_securities(config):
         for name in FILES:
             if file := getattr(security, name):

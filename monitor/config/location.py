@@ -1,8 +1,7 @@
 """Reads service address, API token, store and time zone from a config, and nothing else.
 
-So a job at the gate loads no model of the file and needs no secret of a source. A fault
-elsewhere in a file that is being edited does not prevent requests, as long as the file is valid
-YAML.
+So a job at the gate loads no model of the file and needs no secret of a source. While a file is
+being edited, a fault elsewhere in it does not prevent requests, as long as it is valid YAML.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from monitor.config.text import (
 )
 from pipeline.clocks import no_zone
 
-HOST, PORT, STORE, ZONE = "127.0.0.1", 8088, "sluice.db", "UTC"  # the model's defaults, by a test
+HOST, PORT, STORE, ZONE = "127.0.0.1", 8088, "sluice.db", "UTC"  # as in the model, by a test
 SECTIONS = ("http", "store", "time_zone")
 EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  - not bound here
 
@@ -47,7 +46,7 @@ class Secret:
 
 
 def read_location(path: Path) -> ServiceLocation:
-    """Read them from the config in *path*.
+    """Read the location from the config in *path*.
 
     Raises:
         ConfigError: the file is unreadable, or one of these values is invalid.
@@ -74,7 +73,7 @@ def read_location(path: Path) -> ServiceLocation:
 
 
 def _token(auth: Any, path: Path) -> str:
-    """Return the token, or nothing: then reads still work, and the service refuses writes."""
+    """Return the token; empty if unreadable: then reads work, and the service refuses writes."""
     if not isinstance(auth, Mapping):
         return ""
     known, _ = resolve_secrets({"token": auth.get("token")}, Secret, "http.auth", path.parent)

@@ -42,9 +42,9 @@ from pipeline.settings import (
 
 @dataclass(frozen=True, slots=True)
 class OpenLineageSettings(TlsSettings):
-    """Events go to ``url``, with ``token`` if one is asked for, and to the end of ``file``.
+    """Where lineage events are sent: posted to ``url``, and appended to ``file``.
 
-    ``namespace`` is that of Sluice's jobs.
+    ``namespace`` is the namespace of Sluice's jobs.
     """
 
     url: str = ""
@@ -58,10 +58,10 @@ class OpenLineageSettings(TlsSettings):
     """How long one event may take to send."""
 
     def __post_init__(self) -> None:
-        """Refuse what no event could be sent to.
+        """Refuse settings with which no event could be sent.
 
         Raises:
-            ValueError: says what.
+            ValueError: a setting is missing or invalid.
         """
         if self.timeout <= timedelta():
             msg = "timeout: must be longer than 0s"
@@ -181,7 +181,7 @@ class ReadinessSettings:
     )
 
     def budget(self, tier: int) -> timedelta:
-        """The longest lag that is not late for a table of *tier*."""
+        """Return the longest lag that is not late for a table of *tier*."""
         known = _by_tier(self.lag_budget)
         return known.get(tier, known[max(known)] if known else timedelta())
 
@@ -223,7 +223,7 @@ class DiskSettings:
     free_bytes: Annotated[int, Field(ge=0)] = 10 * 2**30
 
     def needed(self, size: int) -> int:
-        """Bytes that must be free on a disk of *size* bytes."""
+        """Return how many bytes must be free on a disk of *size* bytes."""
         return min(int(size * self.free_share), self.free_bytes)
 
 
@@ -231,10 +231,11 @@ class DiskSettings:
 class CertificateSettings:
     """How many certificates the store keeps.
 
-    A certificate takes 0.6 kB, with eight sources 2.3 kB. Above ``most``, the oldest valid ones
-    are removed: first those of cuts that end no quarter of an hour, then others. A revoked one, a
-    later one of its cut, and one younger than ``keep`` are never removed for this. A removed
-    certificate is unknown by its id, and its cut is decided again when it is asked for.
+    A certificate takes 0.6 kB, with eight sources 2.3 kB. Above ``most``, the oldest valid ones are
+    removed: first those of cuts that are not at a full quarter of an hour, then others. ``keep`` is
+    the age below which no certificate is removed for this. Revoked ones and all others of their
+    cuts stay. A removed certificate is unknown by its id, and its cut is decided again when it is
+    asked for.
     """
 
     most: Annotated[int, Field(ge=1000)] = 2_000_000
@@ -276,7 +277,7 @@ class ScheduleSettings:
 
 
 class Config(BaseModel):
-    """The whole file; sections that name plug-ins hold what those were built into."""
+    """The whole file; sections of plug-ins contain the built objects."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -341,7 +342,7 @@ class Config(BaseModel):
 
     @property
     def settings(self) -> PipelineSettings:
-        """What the pipeline needs to know of all this."""
+        """Return the settings of the pipeline."""
         tuning = {f.name: getattr(self.pipeline, f.name) for f in fields(Tuning)}
         return PipelineSettings(
             lake=self.lake,
@@ -370,7 +371,7 @@ class Config(BaseModel):
 
     @property
     def policy(self) -> ReadinessPolicy:
-        """What readiness goes by; a probe that is switched off holds no gate."""
+        """Return the settings of readiness; a probe that is switched off gates no table."""
         own, running = self.readiness, {plan.name for plan in self.plans}
         named = probes.probe_names() if own.gating is None else own.gating
         chosen = [n for n in named if own.gating is not None or probes.find_probe(n).gating]
@@ -379,20 +380,20 @@ class Config(BaseModel):
 
     @property
     def whole(self) -> frozenset[str]:
-        """Running probes whose PASS covers all rows."""
+        """Return the running probes whose PASS covers all rows."""
         return frozenset(plan.name for plan in self.plans if probes.is_whole(plan.name))
 
     @property
     def copied(self) -> tuple[CopyPlan, ...]:
-        """The copies that are kept."""
+        """Return the configured copies."""
         return self.copies
 
     @property
     def plans(self) -> tuple[CheckPlan, ...]:
-        """The probes that run."""
+        """Return the probes that run."""
         return self.probes
 
 
 def _by_tier(durations: Mapping[str, timedelta]) -> dict[int, timedelta]:
-    """Without names that are no tiers: those are refused, once the rest is judged, too."""
+    """Return durations by tier; skip invalid tier names, which are reported elsewhere."""
     return {int(name): length for name, length in durations.items() if name.isdecimal()}

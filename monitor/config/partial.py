@@ -1,7 +1,7 @@
-"""Reduces a config with faults of type to a valid one, so that the rest can be judged in one run.
+"""Reduces a config with type faults to a valid one, so that one run can check the rest.
 
-What is faulty is removed key by key, or entry by entry of a section that is a list.  A fault found
-in the reduced config may only follow from what was removed; `Reduced.is_following` decides that.
+Faults are removed key by key, or entry by entry in a section that is a list. A fault in the reduced
+config may be a consequence of a removal; `Reduced.is_following` decides that.
 """
 
 import copy
@@ -17,7 +17,7 @@ from monitor.config.model import Config
 from pipeline.durations import with_durations
 from pipeline.settings import SourceSettings, TlsSettings
 
-_JUDGED_BY: Mapping[str, set[str]] = {  # a section -> sections that it needs to be checked
+_JUDGED_BY: Mapping[str, set[str]] = {  # a section -> sections that its check needs
     "readiness": {"heartbeat", "schedule"},
     "schedule": {"heartbeat", "readiness"},
     "store": {"lake"},
@@ -49,9 +49,9 @@ _STAND_IN: Mapping[str, Any] = {
     ],
 }
 _DECIDING = {"name", "kind", "transport", "format"}
-"""Keys of a source by which others of it are judged: with a fault in one, none of them is."""
+"""Keys of a source that decide how its other keys are checked; a fault in one skips them all."""
 _TLS = {one.name for one in fields(TlsSettings)}
-"""Keys of a source that are judged together."""
+"""Keys of a source that are checked together."""
 _MOST_STEPS = 50  # each removes at least one key of each fault
 _ENTRY = re.compile(r"(\w+)\[(\d+)\]")
 _Part = str | int
@@ -61,7 +61,7 @@ def validate_config(plain: Mapping[str, Any]) -> Config:
     """Build the model of *plain*.
 
     Raises:
-        ValidationError: it has faults of type.
+        ValidationError: *plain* has type faults.
     """
     return with_durations(
         lambda raw: Config.model_validate_json(json.dumps(raw)),
@@ -73,10 +73,10 @@ def validate_config(plain: Mapping[str, Any]) -> Config:
 class Reduced:
     """The valid part of a config, and what was removed from it.
 
-    ``lost`` are sections without an entry or without all they had, ``changed`` those without a key:
-    sections that refer to either are not judged.  ``faulty`` are the keys and list
-    entries with faults, as in the file.  ``kept`` has the entries of each list section that are
-    left, by their number in the file.
+    ``lost`` are sections that lost an entry or their whole content. ``changed`` are sections that
+    lost a key. Sections that refer to either are not checked. ``faulty`` are the keys and list
+    entries with faults, as in the file. ``kept`` maps each list section to the file numbers of its
+    remaining entries.
     """
 
     plain: dict[str, Any]
@@ -86,14 +86,14 @@ class Reduced:
     kept: dict[str, list[int]] = field(default_factory=dict)
 
     def original_key(self, key: str) -> str:
-        """*key* of the reduced config as it is in the file."""
+        """Return *key* of the reduced config as it is in the file."""
         found = _ENTRY.match(key)
         if found is None or found[1] not in self.kept:
             return key
         return f"{found[1]}[{self.kept[found[1]][int(found[2])]}]{key[found.end() :]}"
 
     def is_following(self, key: str, said: str) -> bool:
-        """Whether a fault at *key*, in the file, may come from what was removed."""
+        """Tell whether a fault at *key*, in the file, may be a consequence of a removal."""
         section = re.split(r"[.\[]", key, maxsplit=1)[0]
         if section in self.lost - self.kept.keys() or _JUDGED_BY.get(section, set()) & (
             self.lost | self.changed
@@ -115,11 +115,11 @@ def reduce_config(plain: Mapping[str, Any]) -> tuple[Config, Reduced] | None:
         try:
             return validate_config(reduced.plain), reduced
         except ValidationError as error:
-            # The last first: an entry that goes does not move those before it.
+            # The last first: removing an entry does not renumber those before it.
             places = sorted({_of_entries(one["loc"]) for one in error.errors()}, reverse=True)
             for place in places:
                 inner = any(one[: len(place)] == place and one != place for one in places)
-                if not inner:  # without one of its entries a list may be too short
+                if not inner:  # a fault of the list itself may come from a fault in it
                     _remove(reduced, [part for _, part in place])
         if reduced.plain == before:
             return None
@@ -127,7 +127,7 @@ def reduce_config(plain: Mapping[str, Any]) -> tuple[Config, Reduced] | None:
 
 
 def _of_entries(loc: tuple[_Part, ...]) -> tuple[Any, ...]:
-    """*loc* in a form that sorts: numbers of list entries by size, names by their text."""
+    """Return *loc* in sortable form: numbers of list entries by size, names by their text."""
     return tuple((isinstance(part, str), part) for part in loc)
 
 
@@ -140,7 +140,7 @@ def _remove(reduced: Reduced, loc: list[_Part]) -> None:
         _remove_of_entry(reduced, section, loc[1], loc[2:])
         return
     steps = _existing(value, loc[1:])
-    if steps and isinstance(steps[-1], int):  # nothing within a section is numbered anew
+    if steps and isinstance(steps[-1], int):  # entries within a section keep their numbers
         steps = steps[: next(n for n, step in enumerate(steps) if isinstance(step, int))]
     if steps:
         reduced.changed.add(section)
@@ -162,7 +162,7 @@ def _remove_of_entry(reduced: Reduced, section: str, at: int, inner: list[_Part]
     reduced.faulty.add(f"{section}[{kept[at]}]")
     steps = _existing(entries[at], inner)
     name = entries[at].get("name") if isinstance(entries[at], Mapping) else None
-    if section == "sources" and isinstance(name, str):  # what refers to it needs only its name
+    if section == "sources" and isinstance(name, str):  # references to it need only its name
         entries[at] = {**copy.deepcopy(_STAND_IN["sources"][0]), "name": name}
     elif steps and all(isinstance(step, str) for step in steps):
         _delete(entries[at], steps)
@@ -174,9 +174,9 @@ def _remove_of_entry(reduced: Reduced, section: str, at: int, inner: list[_Part]
 
 
 def _replace_key(source: Any, key: _Part) -> bool:
-    """Replace or remove what *source* has at *key*; False where its other keys hang on that.
+    """Replace or remove *key* of *source*; False if other keys depend on it.
 
-    An unknown key may be any other with a slip in it.
+    An unknown key also returns False, because it may be any other key, misspelled.
     """
     known = {one.name for one in fields(SourceSettings)} - _DECIDING
     if not isinstance(source, dict) or key not in known:
@@ -197,7 +197,7 @@ def _remove_section(reduced: Reduced, section: str) -> None:
 
 
 def _existing(node: Any, loc: Iterable[_Part]) -> list[_Part]:
-    """The first parts of *loc* that *node* has; pydantic adds parts of its own to some."""
+    """Return the first parts of *loc* that *node* has; pydantic adds parts of its own to some."""
     steps: list[_Part] = []
     for part in loc:
         if not _has(node, part):

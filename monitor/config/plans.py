@@ -47,7 +47,7 @@ class FileSettings(Protocol):
     """Settings that name files by paths relative to the folder of the config."""
 
     def located_from(self, folder: Path) -> Any:
-        """Return the same settings with whole paths; ConfigError if a file is missing."""
+        """Return the same settings with absolute paths; raise ConfigError if a file is missing."""
         ...
 
 
@@ -56,14 +56,14 @@ Every = Annotated[timedelta, AfterValidator(_positive)]
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What every probe's section may say beside the probe's own fields."""
+    """The keys of every probe's section, in addition to the probe's own fields."""
 
     every: Every | None = None
-    """The pause between two looks at a table; each probe has a default of its own."""
+    """The pause between two runs of the probe on a table; each probe has its own default."""
     enabled: bool = True
     """`false` switches the probe off."""
     tables: str = "*"
-    """A pattern of the names of tables that it looks at."""
+    """A pattern of the names of tables that the probe checks."""
     overrides: tuple[Mapping[str, Any], ...] = ()
     """Other settings for some tables: `tables`, a pattern, and the keys that differ."""
 
@@ -86,7 +86,7 @@ class CheckPlan:
 
 
 def is_planned(plans: Iterable[CheckPlan], table: str, check: str) -> bool:
-    """Whether *check* looks at *table*."""
+    """Tell whether *check* runs on *table*."""
     return any(plan.name == check and plan.probe_for(table) is not None for plan in plans)
 
 
@@ -101,7 +101,7 @@ class SectionPlace:
 def build_check_plan(
     name: str, kind: type, raw: Mapping[str, Any], folder: Path
 ) -> tuple[CheckPlan | None, list[str]]:
-    """Build one probe from its section; None if it is switched off or wrong, with the faults."""
+    """Build one probe from its section, with the faults; None if it is switched off or invalid."""
     place = SectionPlace(f"probes.{name}", folder)
     common, faults = build_section(Beside, {k: v for k, v in raw.items() if k in COMMON}, place)
     own = {k: v for k, v in raw.items() if k not in COMMON}
@@ -112,7 +112,7 @@ def build_check_plan(
     for number, override in enumerate(common.overrides):
         where = SectionPlace(join_path(place.at, ("overrides", number)), folder)
         variant, wrong = _variant(kind, own, override, where)
-        variants.append(variant)  # wrong ones, too, so that the others keep their numbers
+        variants.append(variant)  # also invalid ones, so that the others keep their numbers
         rest += wrong
     every = common.every or kind.every  # type: ignore[attr-defined]  # a probe's own pace
     plan = CheckPlan(name, every, common.tables, probe, tuple(variants))
@@ -145,7 +145,7 @@ def build_section(
             lambda plain: adapter.validate_json(json.dumps(plain), strict=True, extra="forbid"),
             json.loads(json.dumps(known, default=str)),  # YAML also has bytes and sets
         )
-    except ConfigError as error:  # the class refuses a value of the right type
+    except ConfigError as error:  # the class refuses a value of the correct type
         return None, [*faults, with_key(at, str(error))]
     except ValidationError as error:
         lines = fault_lines(error, with_keys(adapter.json_schema(), also), at)
@@ -162,7 +162,7 @@ def build_section(
 
 
 def find_gate_rules(plan: CheckPlan) -> tuple[tuple[InvariantRule, ...], list[str]]:
-    """Return what the check of *plan* demands of rows before they reach a mirror, and faults."""
+    """Return the rules of *plan* that rows must meet before they reach a mirror, and faults."""
     probes = [plan.probe, *(probe for _, probe in plan.variants)]
     rules = tuple(rule for probe in probes for rule in getattr(probe, "gate_rules", ()))
     if rules and (plan.variants or plan.tables != "*"):
@@ -194,7 +194,7 @@ def with_keys(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _pace_faults(plan: CheckPlan, at: str) -> Iterator[str]:
-    """Yield what a probe, or one of its overrides, cannot keep at the pace of *plan*."""
+    """Yield the faults of a probe, or of its overrides, that its pace `every` causes."""
     places = (join_path(at, ("overrides", number)) for number in range(len(plan.variants)))
     probes = (plan.probe, *(probe for _, probe in plan.variants))
     for place, probe in zip((at, *places), probes, strict=True):
@@ -216,12 +216,12 @@ def _variant(
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """One copy of the config, and the tables that are sent to it."""
+    """A configured copy, and the tables that are sent to it."""
 
     name: str
     tables: tuple[str, ...]
     copy: Copy
 
     def serves(self, table: str) -> bool:
-        """Tell whether *table* is copied there."""
+        """Tell whether *table* is sent to this copy."""
         return any(fnmatchcase(table, pattern) for pattern in self.tables)

@@ -1,18 +1,18 @@
 """Builds the config sections `copies`, `invariants` and `standards`, and tests plug-ins.
 
-`copies` is a mapping of names. Each copy has `kind`, `tables` (a pattern or a list of them) and
-the fields of its class.
+`copies` is a mapping of names. Each copy has `kind`, `tables` (a pattern or a list of them) and the
+fields of its class.
 
-`invariants` is a list of tables (a glob) and their invariants with the fields of their classes.
-A table that no entry names has no invariants.
+`invariants` is a list of tables (a glob) and their invariants with the fields of their classes. A
+table that no entry names has no invariants.
 
 `standards` is a list of tables (a glob), their key and the standards of their columns. Other
-columns are written as their source has them. If a standard hides values, a row lands only if
-each other column is in `clear` or in the key.
+columns are written as their source has them. If a standard hides values, a row lands only if each
+other column is in `clear` or in the key.
 
-`unbuilt` reports kinds that do not exist and options that they do not have, and opens no
-connection. It imports `pipeline.build` when called: Arrow and drivers take a second that most
-verbs need not wait.
+`plugin_faults` reports kinds and options that do not exist, and opens no connection. It imports
+`pipeline.build` when called: importing Arrow and drivers takes a second, for which most verbs need
+not wait.
 
 A source whose collector reads no server needs no host, port and user, and gets a placeholder
 address.
@@ -127,7 +127,7 @@ def _patterns(raw: Any, at: str) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _unreachable(copy: Copy) -> Iterator[str]:
-    """Yield faults of common fields that no server could be reached with."""
+    """Yield faults of the common fields with which no server can be reached."""
     host, port = getattr(copy, "host", None), getattr(copy, "port", None)
     if isinstance(host, str) and not is_host(host):
         yield f"host: {host!r} is not a host; write a name or an address, and the port in `port`"
@@ -150,7 +150,7 @@ def _colliding(found: list[CopyPlan]) -> Iterator[str]:
 
 
 def spell_place(copy: Copy) -> str:
-    """Where *copy* writes, alike for each spelling of its host; the DNS is not asked."""
+    """Return where *copy* writes, with one spelling for each host; no DNS query."""
     host = str(getattr(copy, "host", ""))
     return copy.place.replace(f"//{host}", f"//{_spell_host(host)}", 1) if host else copy.place
 
@@ -161,7 +161,7 @@ def _spell_host(host: str) -> str:
 
 
 def _twice_named(raw: Mapping[Any, Any]) -> Iterator[str]:
-    """Yield names that two keys have: to YAML, the number 0x1 and the text "1" are two."""
+    """Yield names that occur twice as text: in YAML, the number 0x1 and the text "1" differ."""
     for name, count in Counter(map(str, raw)).items():
         if count > 1:
             yield f"copies.{name}: {count} keys are read as the copy name {name!r}; rename one"
@@ -172,7 +172,7 @@ def build_named(
 ) -> Iterator[tuple[str, Any | None, list[str]]]:
     """Yield each name, the object built for it or None, and faults with their places.
 
-    *find* returns the class of a name, which has to fit the protocol *needs*.  *named* holds the
+    *find* returns the class of a name. The class must fit the protocol *needs*. *named* holds the
     sections at *place*.
     """
     _, unknown = find_plugins(find, named, needs)
@@ -314,7 +314,7 @@ def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str
 
 
 def invariants_of_file(config: Config) -> tuple[InvariantRule, ...]:
-    """Return those of the section `invariants`; those of a probe's `gate` are behind them."""
+    """Return the invariants of the section `invariants`, without those of a probe's `gate`."""
     gates = sum(len(find_gate_rules(plan)[0]) for plan in config.plans)
     return config.invariants[: len(config.invariants) - gates]
 
@@ -337,9 +337,10 @@ def own_faults(config: Config) -> Iterator[str]:
 def column_faults(
     config: Config, find_columns: Callable[[Config], Mapping[str, Sequence[str]]]
 ) -> Iterator[str]:
-    """Yield what probes and invariants say of columns that a table does not have.
+    """Yield the faults of probes and invariants that name missing columns of a table.
 
-    *find_columns* reads them by table from the lake; it is called only if anything names columns.
+    *find_columns* reads the columns by table from the lake; it is called only if anything names
+    columns.
     """
     parts: list[tuple[str, Callable[[str], Any]]] = [
         (f"probes.{plan.name}", plan.probe_for) for plan in config.plans if _names_columns(plan)
@@ -366,7 +367,7 @@ def _names_columns(plan: CheckPlan) -> bool:
 
 
 def _demanded(config: Config) -> Iterator[tuple[str, str, Any]]:
-    """Yield each invariant of the file behind its key and the glob of its tables."""
+    """Yield each invariant of the file, after its key and the glob of its tables."""
     for number, rule in enumerate(invariants_of_file(config)):
         yield from ((f"invariants[{number}].{name}", rule.tables, o) for name, o in rule.invariants)
 

@@ -30,11 +30,11 @@ _SCALARS = {
     "bool": "true or false",
     "binary": "base64",
 }
-"""YAML tag -> what its value must be."""
+"""YAML tag -> the required form of its value."""
 _NULL, _TEXT = "tag:yaml.org,2002:null", "tag:yaml.org,2002:str"
 _INDEX = re.compile(r"\[(\d+)\]")
 _Step = tuple[yaml.Mark, yaml.Node, str]
-"""Where a part of a key stands, what is below it, and the rest of the key."""
+"""Position of a part of a key, the node below it, and the rest of the key."""
 
 
 def read_text(path: Path) -> str:
@@ -87,7 +87,7 @@ def read_mapping(text: str, path: Path) -> tuple[dict[str, Any], list[str]]:
             path, ["must be a mapping of sections; `sluice init` creates an example"]
         )
     try:
-        json.dumps(raw, default=str)  # values must be valid JSON
+        json.dumps(raw, default=str)  # every value must be valid JSON
     except (ValueError, RecursionError):
         raise build_config_error(
             path, ["a YAML alias contains itself; write the values out"]
@@ -102,7 +102,8 @@ def _unreadable_values(
 ) -> Iterator[str]:
     """Yield each value that looks like a number or date and is invalid, as ``key: fault``.
 
-    So is a text with half of a surrogate pair. Such a value is read as null, such a key as text.
+    A text with half of a surrogate pair is invalid, too. The value is then read as null, a key as
+    text.
     """
     if node is None or id(node) in seen:  # an alias is reported at its anchor
         return
@@ -128,14 +129,14 @@ def _unreadable_values(
 
 
 def _unreadable(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
-    """Return why the scalar has no value; PyYAML raises the plain errors of Python for it."""
+    """Return why the scalar has no value; PyYAML raises Python's plain errors for it."""
     if ":" in node.value and node.tag.rpartition(":")[2] in ("int", "float"):
         return f"{node.value} is a number to base 60 in YAML; quote it, or write a plain number"
     try:
         str(loader.construct_object(node))  # str() refuses an int of more than 4,300 digits
     except (ValueError, ArithmeticError, LookupError, AttributeError):
         for built in (loader.recursive_objects, loader.constructed_objects):
-            built.pop(node, None)  # it is read again, as null
+            built.pop(node, None)  # so that it is read again, as null
         kind = _SCALARS[node.tag.rpartition(":")[2]]
         shown = node.value if len(node.value) <= _LONGEST_SHOWN else f"{node.value[:20]}..."
         return f"{shown} is not {kind}; correct it, or quote it if it is a text"
@@ -166,7 +167,7 @@ def resolve_path(text: str, path: Path) -> str:
 
 
 def build_config_error(path: Path, faults: list[str], text: str = "") -> ConfigError:
-    """Build an error of all faults, a line each, in the order of the file, and their count.
+    """Build one error of all faults: a line each, in the order of the file, and their number.
 
     *text* is the file, for line numbers.
     """
@@ -192,7 +193,7 @@ def locate_faults(path: Path, faults: Iterable[str], text: str) -> list[str]:
 
 
 def _find_position(root: yaml.Node | None, key: str) -> tuple[int, int]:
-    """Return line and column of *key* or of its last part that the file has; 0 if it has none."""
+    """Return line and column of *key*, or of its longest existing part; (0, 0) without any."""
     node, rest, position = root, key, None
     while rest and node is not None:
         step = _into_list(node, rest) or _into_mapping(node, rest)
@@ -228,9 +229,9 @@ def _into_mapping(node: yaml.Node, rest: str) -> _Step | None:
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses a key that occurs twice and deep nesting.
+    """A YAML loader that refuses duplicate keys and deep nesting.
 
-    YAML itself keeps the last of two equal keys silently, and does not bound the nesting.
+    YAML itself silently keeps the last of two equal keys, and does not limit the nesting.
     """
 
     depth = 0
@@ -247,7 +248,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a mapping with a key that occurs twice."""
+        """Refuse a mapping with a duplicate key."""
         keys: list[Any] = []
         for key, _ in node.value:
             if key.value in keys:
@@ -258,7 +259,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_date_text(self, node: yaml.ScalarNode) -> str:
-        """Return a date or time as the text that it is, whether it is quoted or not.
+        """Return a date or time as its text, whether it is quoted or not.
 
         ValueError if there is no such date.
         """
@@ -287,11 +288,11 @@ SECRET_SCHEMA = {
 def resolve_secrets(
     raw: Mapping[str, Any], kind: type, where: str, folder: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """Replace the references in *raw*'s secret fields of *kind* by what they refer to.
+    """Replace the references in *raw*'s secret fields of *kind* by the secrets.
 
-    Files are named from *folder*, in which the config lies, wherever the program was started.
-    Returns the new mapping and one line per reference that is wrong; what is wrong is left out,
-    so that no message built from the mapping can show it.
+    Relative paths start at *folder*, the folder of the config, wherever the program was started.
+    Returns the new mapping and one line per invalid reference. An invalid value is left out, so
+    that no message built from the mapping can show it.
     """
     return resolve_names(raw, secret_fields(kind) & raw.keys(), where, folder)
 
@@ -299,7 +300,7 @@ def resolve_secrets(
 def resolve_names(
     raw: Mapping[str, Any], names: Iterable[str], where: str, folder: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """The same of *names*, which *raw* has."""
+    """Replace the references in the fields *names* of *raw*, as :func:`resolve_secrets`."""
     found, faults = dict(raw), []
     for name in sorted(names):
         try:
@@ -331,7 +332,7 @@ def expand_environment(raw: Any, at: str) -> tuple[Any, list[str]]:
 def hide_environment(faults: Iterable[str], raw: Any) -> list[str]:
     """Return *faults* with ``$NAME`` in place of each value that *raw* takes from the environment.
 
-    A mixed-up name would otherwise show a password.
+    If two variables were mixed up, a fault would otherwise show a password.
     """
     names = sorted(_environment_names(raw))
     values = {name: os.environ[name] for name in names if os.environ.get(name)}
@@ -345,7 +346,7 @@ def hide_environment(faults: Iterable[str], raw: Any) -> list[str]:
 
 
 def _environment_names(raw: Any) -> set[str]:
-    """The names of all ``{env: NAME}`` in *raw*."""
+    """Return the names of all ``{env: NAME}`` in *raw*."""
     if isinstance(raw, Mapping):
         if set(raw) == {"env"} and isinstance(raw["env"], str):
             return {raw["env"]}
@@ -354,16 +355,16 @@ def _environment_names(raw: Any) -> set[str]:
 
 
 def without_unset(faults: Iterable[str], unset: Iterable[str]) -> list[str]:
-    """Return *faults* without those about a value that is only *unset*."""
+    """Return *faults* without those about a value whose variable is *unset*."""
     places = [fault.partition(": ")[0] for fault in unset]
     within = tuple(f"{place}{sign}" for place in places for sign in (": ", ".", "["))
     return [fault for fault in faults if not fault.startswith(within)]
 
 
 def without_consequences(faults: Iterable[str], unreadable: Iterable[str]) -> list[str]:
-    """Return *faults* without those about an *unreadable* value, or about what it is part of.
+    """Return *faults* without those about an *unreadable* value, or about an object around it.
 
-    An object may only seem to lack what it has, because the value is read as null.
+    The value is read as null, so its object may seem incomplete.
     """
     places = [fault.partition(": ")[0] for fault in unreadable]
 

@@ -1,14 +1,14 @@
 """Finds config faults that types cannot detect, and reports each with its key.
 
-No server is contacted. Without these checks each client would report the fault later, in words
-of its own.
+No server is contacted. Without these checks each client would report the fault later, in its own
+words.
 
-A name that refers to nothing is a fault. It would stay silent, such as an alert route that
-never sends. Tables are not known yet, so a pattern may match none now. A pattern that can match
-no table is refused.
+A name that refers to nothing is a fault, because it would have no effect: such as an alert route
+that never sends. Tables are not known yet, so a pattern may match none now. A pattern that can
+match no table is refused.
 
-`misplaced` checks whether lake and store can lie at their paths. It looks at existing files and
-creates none. The other checks open no file.
+`location_errors` checks whether lake and store can be at their paths. It looks at existing files
+and creates none. The other checks open no file.
 """
 
 import re
@@ -137,7 +137,7 @@ def _of_tables(config: Config) -> Iterator[str]:
 
 
 def _contradicting_rules(config: Config) -> Iterator[str]:
-    """Yield contradictions of two rules about one table; else its first shard would decide."""
+    """Yield contradictions of two rules about one table, which its first shard would decide."""
     first: dict[str, int] = {}
     for i, rule in enumerate(config.tables):
         if rule.ignore or "\\" in rule.table:  # the result of groups depends on the shard
@@ -362,7 +362,7 @@ def _of_spark(settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def _both(one: SourceSettings, other: SourceSettings) -> str:
-    """Return why topics of *other* would be read as those of *one*, too."""
+    """Return why topics of *other* would also be read as topics of *one*."""
     if one.prefix == other.prefix:
         return (
             f"{other.prefix!r} is already the prefix of source {one.name}; use a"
@@ -413,7 +413,7 @@ def _places(config: Config) -> Iterator[str]:
 
 
 def _of_token(http: HttpSettings) -> Iterator[str]:
-    """Yield a weak token, and a bind address that needs one; the token is never shown."""
+    """Yield a weak token, or a missing one for this bind address; the token is never shown."""
     if http.auth is None:
         if (not http.host or is_host(http.host)) and not is_loopback(http.host):
             yield (
@@ -449,7 +449,7 @@ def _no_brokers(text: str) -> str:
 
 
 def _of_paces(config: Config) -> Iterator[str]:
-    """Yield durations that contradict each other: no table could ever be ready, or no job end."""
+    """Yield durations that contradict each other: no table could be ready, or no job would end."""
     schedule, readiness = config.schedule, config.readiness
     for name in ("land", "merge", "watch", "probe", "deliver", "upkeep", "prune"):
         if getattr(schedule, name) < _SHORTEST_PACE:
@@ -501,7 +501,7 @@ def _of_tiers(config: Config) -> Iterator[str]:
 
 
 CHECKS = frozenset({*KINDS, "collected"})
-"""What the service itself rules on, beside the probes."""
+"""The checks of the service itself, in addition to the probes."""
 OF_COPIES = "copy:"
 OF_SOURCES = ("source:", "collector:", "clock:", "retention:")
 ALONE = ("kafka", "worker", "store")  # components whose names have no dot and no colon
@@ -516,7 +516,7 @@ def unknown_names(
     restated: Sequence[StandardRule] = (),
     sent: Sequence[CopyPlan] = (),
 ) -> list[str]:
-    """Return each as ``place: fault``; *sinks* are the channels' names."""
+    """Return each unknown name as ``place: fault``; *sinks* are the names of channels."""
     return [
         *_gating(config, plans),
         *_routes(config, plans, sinks, sent),
@@ -554,7 +554,7 @@ def _explain_unusable(kind: type, needs: type) -> str:
 
 
 def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
-    """Yield gating probes that are unknown or switched off, so that the gate looks closed."""
+    """Yield gating probes that are unknown or switched off, and so gate nothing."""
     running = {plan.name for plan in plans}
     _, unknown = find_plugins(probes.find_probe, config.readiness.gating or (), probes.Probe)
     for i, name in enumerate(config.readiness.gating or ()):
@@ -617,7 +617,7 @@ def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
 
 
 def _is_apart(pattern: str, tables: str) -> str:
-    """Return why no table matches both; empty if both have wildcards, and some may."""
+    """Return why no table matches both; empty if one may match, as with two wildcards."""
     pairs = [(pattern, tables), (tables, pattern)]
     if all(fnmatchcase(*pair) for pair in pairs if not _WILD.search(pair[0])):
         return ""
@@ -625,14 +625,14 @@ def _is_apart(pattern: str, tables: str) -> str:
 
 
 def _restated(config: Config, rules: Sequence[StandardRule]) -> Iterator[str]:
-    """Yield patterns that would let hidden values land unchanged."""
+    """Yield patterns that match no table: values to hide would land unchanged."""
     for i, rule in enumerate(rules):
         if fault := _names_no_table(rule.tables, config):
             yield f"standards[{i}].tables: {fault}"
 
 
 def _archived(config: Config) -> Iterator[str]:
-    """Yield patterns with which rows to keep would be deleted."""
+    """Yield patterns that match no table: rows to keep would be deleted."""
     for i, rule in enumerate(config.archive):
         if fault := _names_no_table(rule.tables, config):
             yield f"archive[{i}].tables: {fault}"
@@ -650,7 +650,7 @@ def _sent(config: Config, copies: Sequence[CopyPlan]) -> Iterator[str]:
 
 
 def _no_part(pattern: str, config: Config, sinks: Iterable[str], copies: Sequence[CopyPlan]) -> str:
-    """Return why *pattern*, which names a component, matches none."""
+    """Return why *pattern* for a component matches none."""
     sources = [source.name for source in config.sources]
     known = {before: [f"{before}{name}" for name in sources] for before in OF_SOURCES}
     known[OF_COPIES] = [f"{OF_COPIES}{one.name}" for one in copies]
@@ -671,7 +671,7 @@ def _names_no_table(pattern: str, config: Config) -> str:
         return ""
     if "[" in pattern and "]" not in pattern.partition("[")[2]:
         return f"{pattern!r} has a '[' without ']'; add it, or write a pattern such as shop.*"
-    odd = any(  # groups may make any name
+    odd = any(  # groups may produce any name
         not rule.ignore and "." not in rule.table and rule.table != r"\g<0>"
         for rule in config.tables
     )
@@ -680,14 +680,14 @@ def _names_no_table(pattern: str, config: Config) -> str:
     return f"{pattern!r} matches no table; write database.table, or a pattern such as shop.*"
 
 
-OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")  # those of the lake
+OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")  # schemes of the lake
 HDFS = ("hdfs", "viewfs")
-UNREADABLE = re.compile(r"[%\\\x00-\x1f\x7f]")  # characters that a reader misreads
+UNREADABLE = re.compile(r"[%\\\x00-\x1f\x7f]")  # characters that some readers decode
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def location_errors(config: Config, path: Path) -> Iterator[str]:
-    """Yield each as ``place: fault``; *path* is that of the config."""
+    """Yield each fault of a path as ``place: fault``; *path* is that of the config."""
     if fault := _no_lake(config.lake, path):
         yield f"lake: {fault}"
     if "://" in config.store:

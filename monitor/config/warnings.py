@@ -1,7 +1,7 @@
-"""Find settings that are allowed and yet likely to be mistakes: rules and patterns without effect.
+"""Finds settings that are allowed but probably mistakes: rules and patterns without effect.
 
-A warning never stops the service.  What a rule can match is judged from names that its pattern
-allows: always the same sample of them.
+A warning never stops the service. Rules are compared by sampled names that their patterns match;
+the sample is always the same.
 """
 
 import importlib
@@ -47,7 +47,7 @@ _CLASSES: Mapping[Any, str] = {
 
 
 def config_warnings(config: Config) -> list[str]:
-    """Return each as ``key: what; fix``, in the order of the file's sections."""
+    """Return each warning as ``key: what; fix``, in the order of the file's sections."""
     return [
         *_rules(config),
         *_names(config),
@@ -61,14 +61,14 @@ def config_warnings(config: Config) -> list[str]:
 
 
 def _names(config: Config) -> Iterator[str]:
-    """Names of tables with two dots: no other part of Sluice writes a name so."""
+    """Yield names of tables with two dots: Sluice writes no such name elsewhere."""
     for i, rule in enumerate(config.tables):
         if "\\" not in rule.table and rule.table and (fault := table_name_fault(rule.table)):
             yield f"tables[{i}].table: {fault}"
 
 
 def _windows(config: Config) -> Iterator[str]:
-    """Archive windows for rows of days that had not begun: a year typed wrong makes ghosts."""
+    """Yield archive windows for days after the window: a mistyped year would keep deleted rows."""
     for i, rule in enumerate(config.archive):
         for j, window in enumerate(rule.windows):
             day = re.match(r"\d{4}-\d\d-\d\d", window.before)
@@ -80,9 +80,9 @@ def _windows(config: Config) -> Iterator[str]:
 
 
 def _doubts(config: Config) -> Iterator[str]:
-    """What probes and invariants say of their own settings that have no effect.
+    """Yield settings without effect that probes and invariants find in themselves.
 
-    A probe with overrides may have settings that count only for these.
+    A probe with overrides may have settings that apply only to these.
     """
     for plan in config.plans:
         parts = [(f"overrides[{number}].", one) for number, (_, one) in enumerate(plan.variants)]
@@ -98,7 +98,7 @@ def _of_part(part: Any) -> Iterator[str]:
 
 
 def _suites(config: Config) -> Iterator[str]:
-    """Files of suites without an expectation."""
+    """Yield files of suites without an expectation."""
     for at, suites in _named_suites(config):
         for name, path in suites.items():
             if not any(suite for _, suite in list_suites(suites, name, exactly=True)):
@@ -107,7 +107,7 @@ def _suites(config: Config) -> Iterator[str]:
 
 
 def _named_suites(config: Config) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield the files of suites of each probe and invariant by table, behind their key."""
+    """Yield the files of suites of each probe and invariant by table, after their key."""
     for plan in config.plans:
         yield f"probes.{plan.name}.suites", getattr(plan.probe, "suites", {})
     for number, rule in enumerate(invariants_of_file(config)):
@@ -183,7 +183,7 @@ def _rules(config: Config) -> Iterator[str]:
 
 
 def _auto_rules(config: Config) -> Iterator[str]:
-    """Rules about a repair or a new base that never apply, or that no check can start."""
+    """Yield rules about a repair or a new base that never apply, or that no check can start."""
     for section in ("rebootstrap", "repair"):
         globs = [one.tables for one in getattr(config, section)]
         yield from _shadowed(section, "tables", globs, _read_glob)
@@ -202,7 +202,7 @@ def _shadowed(
 ) -> Iterator[str]:
     """Yield each rule of *section* whose names are all matched by earlier rules.
 
-    *read* makes a pattern a regular expression.
+    *read* converts a pattern to a regular expression.
     """
     for number, shown in enumerate(patterns):
         if by := _shadowing([*map(read, patterns)], number):
@@ -214,7 +214,7 @@ def _shadowed(
 
 
 def _shadowing(patterns: Sequence[str], number: int) -> list[int]:
-    """Return earlier rules that match every sampled name of a rule; empty if one passes."""
+    """Return earlier rules that match every sampled name of a rule; empty if one name is left."""
     if not number:
         return []
     earlier = [re.compile(one) for one in patterns[:number]]
@@ -233,7 +233,7 @@ def _read_glob(glob: str) -> str:
     found = "".join(_ANY.get(one) or (_class(one) if one[1:] else re.escape(one)) for one in parts)
     try:
         re.compile(found)
-    except re.error:  # a range of characters that is empty
+    except re.error:  # an empty range of characters
         return re.escape(glob)
     return found
 
@@ -244,7 +244,7 @@ def _class(part: str) -> str:
 
 
 def _may_overlap(one: str, other: str) -> bool:
-    """Tell whether a table may match both globs; of two with wildcards only the start counts."""
+    """Tell whether a table may match both globs; of two with wildcards, only the starts count."""
     heads = [_WILDCARD.split(glob, maxsplit=1)[0] for glob in (one, other)]
     if heads[0] != one and heads[1] != other:
         return heads[0].startswith(heads[1]) or heads[1].startswith(heads[0])
@@ -263,7 +263,7 @@ def _samples(pattern: str) -> Iterator[str]:
 
 
 class _Unknown(Exception):  # noqa: N818  - it ends a search
-    """A part of a pattern that is not sampled."""
+    """Raised for a part of a pattern that cannot be sampled."""
 
 
 def _one(parsed: Any, dice: random.Random) -> str:

@@ -1,1 +1,1 @@
-"""The Spark process: what it does, and who keeps it alive."""
+"""The Spark process: its protocol, its supervisor, and the worker that runs in it."""

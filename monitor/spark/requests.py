@@ -1,11 +1,11 @@
-"""Defines requests to the Spark process: what a job sends, and which call of the lane answers.
+"""Defines requests to the Spark process: what a job sends, and which method of the lane answers.
 
-Landing, merging and maintenance are requested by separate jobs that never wait for each other.
-An unreachable Kafka delays no landed change, and a long merge delays no landing.
+Landing, merging and maintenance are requested by separate jobs that never wait for each other. An
+unreachable Kafka delays no landed change, and a long merge delays no landing.
 
-A request or reply is one JSON line. A reply carries the number of its request, and the reply to
-the opening is 0. Reports of the pipeline travel as their own dataclasses, and decoding yields an
-equal value. A request may hold secrets, so it goes to a pipe only.
+A request or reply is one JSON line. A reply carries the number of its request, and the reply to the
+opening is 0. Reports of the pipeline travel as their own dataclasses, and decoding yields an equal
+value. A request may hold secrets, so it goes to a pipe only.
 
 The Spark process imports this module, too. So it must import neither the store nor Spark.
 """
@@ -55,7 +55,7 @@ _PLAIN = {kind.__name__: kind for kind in (ConfigError, UnreachableError, Format
 
 
 class Verb(StrEnum):
-    """What the Spark process can be asked to do."""
+    """A request that the Spark process accepts."""
 
     OPEN = "open"
     LAND = "land"
@@ -77,17 +77,18 @@ LINES = (
     Verb.CHECK,
     Verb.BACKFILL,
 )
-"""What is answered side by side, each in a line of its own."""
+"""The verbs that are answered in parallel, each by its own thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One thing to do; only opening has ``settings``, maintenance ``readers``, and merges ``cuts``.
+    """One request; only opening has ``settings``, maintenance ``readers``, and merges ``cuts``.
 
-    ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
-    for, ``resubmissions`` corrected messages that are to land, ``archived`` what people said
-    of archives, ``look`` what a check asks.  ``hazards`` are what the process before had seen, by
-    source, ``held`` the ids of the holds that stand; both only open.
+    ``paused`` are tables into whose mirrors nothing may be written. ``wanted`` are tables that a
+    caller waits for. ``resubmissions`` are corrected messages to land. ``archived`` are the
+    registered archive windows and withdrawals. ``look`` is the question of a check. Two fields are
+    set for opening only: ``hazards`` are the harmful settings that the previous process saw, by
+    source, and ``held`` the ids of the current holds.
     """
 
     id: int
@@ -108,7 +109,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as values; ``kind`` is its class, ``crash`` if it is unexpected."""
+    """An error as values; ``kind`` is its class, or `crash` if it was unexpected."""
 
     kind: str
     text: str
@@ -121,11 +122,12 @@ CRASH = "crash"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of one request: a report, a failure, or just the end of it.
+    """The result of one request: a report, a failure, or only its end.
 
-    ``spark`` is what Spark jobs did since the reply before, by kind of work.  ``hazards`` are
-    harmful settings that were seen and are in no mark yet, by source; None if it was not to land.
-    With ``progress`` it is not the reply yet, but says how far the opening has come.
+    ``spark`` is what Spark jobs did since the previous reply, by kind of work. ``hazards`` are
+    harmful settings that were seen and are in no landing checkpoint yet, by source; None unless the
+    request was to land. With ``progress`` it is not the final reply: it says how far the opening
+    is.
     """
 
     id: int
@@ -145,12 +147,12 @@ _REPLY = TypeAdapter(Reply)
 
 
 def dump_request(request: Request) -> bytes:
-    """Return one line with its end; it may hold secrets, so write it only to a pipe."""
+    """Encode *request* as one line; it may hold secrets, so write it only to a pipe."""
     return _REQUEST.dump_json(request) + b"\n"
 
 
 def load_request(line: bytes) -> Request:
-    """Read back what :func:`dump_request` wrote; of a plug-in a line has only the name."""
+    """Decode what :func:`dump_request` wrote, and build invariants and standards by name."""
     request = _REQUEST.validate_json(line)
     if request.settings is None:
         return request
@@ -173,17 +175,17 @@ def _built(
 
 
 def dump_reply(reply: Reply) -> bytes:
-    """Return one line with its end."""
+    """Encode *reply* as one line."""
     return _REPLY.dump_json(reply) + b"\n"
 
 
 def load_reply(line: bytes) -> Reply:
-    """Read back what :func:`dump_reply` wrote."""
+    """Decode what :func:`dump_reply` wrote."""
     return _REPLY.validate_json(line)
 
 
 def as_failure(error: Exception) -> Failure:
-    """Name *error* so that the other side can raise it again."""
+    """Return *error* as values, so that the other process can raise it again."""
     if isinstance(error, HeldError):
         return Failure("HeldError", str(error), error.reason, error.detail)
     for kind in type(error).__mro__:
@@ -193,7 +195,7 @@ def as_failure(error: Exception) -> Failure:
 
 
 def as_error(failure: Failure) -> SluiceError:
-    """The error to raise here for a failure over there; a crash may pass, so it is unreachable."""
+    """Return the error to raise for *failure*; a crash becomes UnreachableError, as it may pass."""
     if failure.kind == "HeldError":
         return HeldError(failure.reason, failure.detail)
     return _PLAIN.get(failure.kind, UnreachableError)(failure.text)
@@ -201,14 +203,14 @@ def as_error(failure: Failure) -> SluiceError:
 
 LookKey = tuple[str, str, int | None]
 MOST_ANSWERS = 1_000
-AT_A_STRETCH = 10  # batches that are landed without a pause, while each was full
+AT_A_STRETCH = 10  # full batches that one job lands without a pause
 DRIVEN = (Verb.LAND, Verb.APPLY, Verb.APPLY_URGENT)
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """How long the Spark process may take."""
+    """How long the Spark process may take for each kind of request."""
 
     land: timedelta
     apply: timedelta
@@ -217,9 +219,9 @@ class Deadlines:
 
 @dataclass(eq=False)
 class SparkLooks:
-    """Keeps which looks checks wait for, and what came of each, until it is asked for.
+    """Keeps the looks that checks wait for, and the result of each until the check takes it.
 
-    A look that waits is replaced by one at a later version that answers the same question.
+    A waiting look is replaced by one at a later version that answers the same question.
     """
 
     _waiting: dict[LookKey, SuiteLook] = field(default_factory=dict)
@@ -243,7 +245,7 @@ class SparkLooks:
             self._waiting[look.key] = look
 
     def run(self, make: Callable[[SuiteLook], SuiteAnswer | None]) -> None:
-        """Make each look that waits; one that fails, however it does, fails its check alone."""
+        """Make each waiting look; any error fails only the check that asked for it."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -267,7 +269,7 @@ class SparkLooks:
             self._at_work = None
             if found is not None:
                 self._done[look.key] = found
-            while len(self._done) > MOST_ANSWERS:  # of tables that are looked at no more
+            while len(self._done) > MOST_ANSWERS:  # of tables that no check looks at any more
                 self._done.pop(next(iter(self._done)))
 
 
@@ -275,9 +277,9 @@ class SparkLooks:
 class LaneRequests:
     """Drives one lane; ``call`` asks the Spark process, and waits up to the given time.
 
-    ``problems`` says why the last landing or merge run failed, ``at_rest`` whether no backfill is
-    requested, ``spark`` what Spark jobs have done so far, by work.  ``noted`` receives the reports
-    of merge runs, and must not block.
+    ``problems`` says why the last landing or merge run failed. ``at_rest`` is true if no backfill
+    is requested. ``spark`` is what Spark jobs have done so far, by work. ``noted`` receives the
+    reports of merge runs, and must not block.
     """
 
     call: Callable[[Request, timedelta], Reply]
@@ -307,14 +309,15 @@ class LaneRequests:
 
     @property
     def problem(self) -> str:
-        """Why landing or applying failed when it was last tried; empty if neither did."""
+        """Return why the last landing or merge run failed; empty if none did."""
         reasons = (self.problems.get(verb, "") for verb in DRIVEN)
         return "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def land(self) -> None:
-        """Land one batch, and others at once while more was there than one may take.
+        """Land one batch, and at once further ones while the last one was full.
 
-        No other is begun once a third of the job's time is over: a backlog is not overdue.
+        No further batch starts after a third of the job's deadline, so that a backlog does not make
+        it late.
 
         Raises:
             SluiceError: why nothing was landed.
@@ -327,7 +330,7 @@ class LaneRequests:
                 break
 
     def apply(self) -> None:
-        """Merge what is landed into the mirrors; where tier 0 has its own line, into the others.
+        """Merge landed changes into the mirrors, except those of tier 0 if it has its own line.
 
         Raises:
             SluiceError: why nothing was merged; a held table is reported, not raised.
@@ -336,7 +339,7 @@ class LaneRequests:
         self._apply(Verb.APPLY, self.wanted().union(read_again))
 
     def apply_urgent(self) -> None:
-        """The same of tier 0.
+        """Merge landed changes of tier 0.
 
         Raises:
             SluiceError: why nothing was merged.
@@ -349,7 +352,7 @@ class LaneRequests:
         self._asked(request, self.deadlines.maintenance)
 
     def publish(self) -> None:
-        """Write out images that are not there yet."""
+        """Write images that do not exist yet."""
         for one in self._asked(Request(0, Verb.PUBLISH), self.deadlines.maintenance).published:
             cut = one.cut.isoformat()
             log.info("image_written", table=one.table, cut=cut, rows=one.rows, parts=one.parts)
@@ -367,7 +370,7 @@ class LaneRequests:
         Without requests it still calls the Spark process until no cancelled one is left.
 
         Raises:
-            SluiceError: why nothing was read; it is shown with the open backfills, too.
+            SluiceError: why nothing was read; the reason is also stored with the open backfills.
         """
         wished = self.backfills.wished()
         if not wished and self.at_rest:
@@ -417,9 +420,9 @@ class LaneRequests:
         self._keep(verb)
 
     def _ask_for_merges(self, verb: Verb, request: Request) -> Sequence[MergeReport]:
-        """Ask for merges; a run that was killed by its deadline gives the next one twice the time.
+        """Ask for merges; after a run was killed by its deadline, the next gets twice the time.
 
-        A rewrite of a mirror is one commit, so it begins again after a kill, and would never end.
+        A rewrite of a mirror is one commit: it starts again after a kill, and would never end.
         """
         began, limit = self.clock(), self._patience.get(verb, self.deadlines.apply)
         try:
@@ -435,9 +438,9 @@ class LaneRequests:
         return merges
 
     def _keep(self, verb: Verb) -> None:
-        """Keep what the last merges said; no others come before a store that is full has taken it.
+        """Store the reports of the last merges; while a full store refuses them, nothing merges.
 
-        For a mirror remembers the account of its last merge alone.
+        A mirror keeps only the account of its last merge, so a skipped report would be lost.
         """
         pending = self._unreported.get(verb)
         if pending is not None:
@@ -466,7 +469,7 @@ class LaneRequests:
 
     @contextmanager
     def _ailing(self, verb: Verb) -> Iterator[None]:
-        """Keep the error raised inside as the failure of *verb*, until it succeeds."""
+        """Keep the error raised inside as the failure of *verb*, until *verb* succeeds."""
         try:
             yield
         except SluiceError as error:
@@ -484,7 +487,7 @@ class LaneRequests:
 
 
 def answer_request(lane: "Lane", request: Request) -> Reply:
-    """Let *lane* do what a job requests, in the Spark process."""
+    """Let *lane* do what a job requests; runs in the Spark process."""
     match request.verb:
         case Verb.LAND:
             return Reply(request.id, landed=lane.land(request.waived, request.resubmissions))
@@ -507,10 +510,10 @@ def answer_request(lane: "Lane", request: Request) -> Reply:
 
 
 def _evaluate(lane: "Lane", look: SuiteLook) -> SuiteAnswer:
-    """Evaluate a suite; what it raises is the failure of one check, and no crash of the process.
+    """Evaluate a suite; an error fails one check and does not crash the process.
 
     Raises:
-        ProofError: it could not be evaluated.
+        ProofError: the suite could not be evaluated.
     """
     from pipeline.build import open_table_format  # noqa: PLC0415  - seconds of Spark
     from pipeline.spark.session import describe_jobs  # noqa: PLC0415

@@ -47,7 +47,7 @@ from pipeline.errors import ProofError, SluiceError, UnreachableError
 from pipeline.finding import Finding
 from pipeline.settings import PipelineSettings
 
-OPENING_WITHIN = timedelta(minutes=3)  # since it began, or last said how far it has come
+OPENING_WITHIN = timedelta(minutes=3)  # since the opening began, or since its last progress
 EXPLAINING = timedelta(milliseconds=200)
 LAST_WORDS = timedelta(seconds=1)  # to read what a dead process has written
 DIED = "the Spark process died; it is started again"
@@ -56,18 +56,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class Child:
-    """One life of the Spark process; a process group of its own, so that its JVM goes with it.
+    """One run of the Spark process, in its own process group, so that its JVM is killed with it.
 
-    ``ended`` says why no reply comes any more, though the process may still be there. Requests
-    are written by a thread of their own: a process that does not read blocks no caller, so that
-    deadlines hold while a request larger than the pipe is sent.
+    ``ended`` says why no reply will come, though the process may still exist. A separate thread
+    writes requests: a process that does not read then blocks no caller, so deadlines hold while a
+    request larger than the pipe is sent.
     """
 
     process: subprocess.Popen[bytes]
     requests: IO[bytes]
     replies: IO[bytes]
-    progress: str = ""  # of its opening
-    _sign: float = field(init=False)  # when it last gave a sign of life, while it opens
+    progress: str = ""  # of the opening
+    _sign: float = field(init=False)  # time of the last progress of the opening
     ended: Failure | None = None
     _opened: threading.Event = field(default_factory=threading.Event)
     _numbers: "count[int]" = field(default_factory=lambda: count(OPENING + 1))
@@ -76,7 +76,7 @@ class Child:
     _lines: "queue.SimpleQueue[bytes | None]" = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        """Begin to write requests and to read replies."""
+        """Start the threads that write requests and read replies."""
         self._sign = time.monotonic()
         self._writer = threading.Thread(target=self._write, name="spark-requests", daemon=True)
         self._writer.start()
@@ -84,7 +84,7 @@ class Child:
         self._reader.start()
 
     def ask(self, request: Request) -> Future[Reply]:
-        """Send *request* under a number of its own; its reply, or the end, will be the result."""
+        """Send *request* under a new number; the result is its reply, or the end of the process."""
         answer: Future[Reply] = Future()
         with self._lock:
             number = next(self._numbers)
@@ -96,10 +96,10 @@ class Child:
         return answer
 
     def has_opened(self, until: float) -> bool:
-        """Wait for the opening, at most *until* then on the monotonic clock; true if it ended, too.
+        """Wait until the opening ends, at most until *until* (monotonic); False if it still runs.
 
-        An opening without a sign of life for ``OPENING_WITHIN`` is late, and the process killed.
-        One that goes on is not killed: its work grows with what has landed.
+        An opening without progress for ``OPENING_WITHIN`` is late, and the process is killed. An
+        opening with progress is not killed, because its work grows with what has landed.
         """
         while not self._opened.wait(min(until, self._late) - time.monotonic()):
             if time.monotonic() >= self._late:
@@ -109,18 +109,18 @@ class Child:
         return True
 
     def wait(self, answer: Future[Reply], until: float, deadline: timedelta) -> Reply:
-        """The result of *answer*, waited for at most *until* then: the end of its *deadline*.
+        """Return the result of *answer*; wait at most until *until*, the end of its *deadline*.
 
-        When it is late the process is killed, and all who wait get an error: a JVM that hangs in
-        one thread is not trusted in another.
+        If it is late, the process is killed and every waiting caller gets an error: a JVM that
+        hangs in one thread is not trusted in another.
         """
         with suppress(TimeoutError):
             return answer.result(until - time.monotonic())
         self._kill_late(deadline)
-        return answer.result()  # that it is late, or what came at the last moment
+        return answer.result()  # the error that it is late, or a reply at the last moment
 
     def take(self, reply: Reply) -> None:
-        """Hand *reply* to its caller; an opening that failed and a crash are the end of all."""
+        """Pass *reply* to its caller; a failed opening or a crash ends all waits."""
         if reply.progress:
             self.progress, self._sign = reply.progress, time.monotonic()
             return
@@ -135,23 +135,23 @@ class Child:
             self._opened.set()
 
     def end(self, why: str) -> None:
-        """End all waits with *why*; the first reason counts."""
+        """End all waits with *why*; the first reason is kept."""
         self._end(Failure(CRASH, why))
 
     def send(self, request: Request) -> None:
-        """Have *request* written as it is, and return at once."""
+        """Queue *request* for writing, unchanged, and return at once."""
         self._lines.put(dump_request(request))
 
     def kill(self) -> None:
-        """End the whole group at once; harmless when it is gone already."""
+        """Kill the whole process group at once; does nothing if it has ended."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def wait_for_exit(self) -> int:
-        """Wait for the end of the process and take its JVM with it; its exit status.
+        """Wait for the end of the process, kill its JVM, and return its exit status.
 
-        All waits for it end then, even if its pipe is still open. A process whose opening is late
-        is killed, even if no caller waits for it.
+        All waits for replies end then, even if its pipe is still open. A process whose opening is
+        late is killed, even if no caller waits for it.
         """
         while not self._opened.is_set():
             try:
@@ -179,7 +179,7 @@ class Child:
                 while (line := self._lines.get()) is not None:
                     self.requests.write(line)
                     self.requests.flush()
-        except OSError:  # the process is dead, which is found by its end, or closed the pipe
+        except OSError:  # the process has ended, which is noticed elsewhere, or closed the pipe
             log.info("spark process takes no more requests", pid=self.process.pid)
 
     def _read(self) -> None:
@@ -187,7 +187,7 @@ class Child:
             with self.replies:
                 for line in self.replies:
                     self.take(load_reply(line))
-        except ValueError:  # half a line: it was killed while it wrote it
+        except ValueError:  # half a line: the process was killed while writing it
             self.kill()
         finally:
             self.end(DIED)
@@ -201,7 +201,7 @@ class Child:
         self._opened.set()
 
     def _kill_late(self, limit: timedelta) -> None:
-        """Kill it, after it has written the stack of each of its threads to the log."""
+        """Kill the process, after it has logged the stack of each of its threads."""
         self.end(f"spark process missed {limit}; killed")
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGUSR1)
@@ -219,16 +219,16 @@ _HAZARDS: TypeAdapter[Hazards] = TypeAdapter(Hazards)
 
 @dataclass(eq=False)
 class SeenHazards:
-    """Harmful settings that landing has seen and that are in no mark yet, kept in the store."""
+    """Harmful settings that landing saw and no landing checkpoint has yet; kept in the store."""
 
     memory: CheckMemory
     lane: str
     clock: Callable[[], datetime]
-    unread: bool = False  # nothing may land meanwhile: a cut could be proven past them
+    unread: bool = False  # nothing may land while true: a cut could be proven past them
     _kept: Hazards | None = None
 
     def known(self) -> Hazards:
-        """What was kept last, by source; nothing where that is ``unread``."""
+        """Return the stored settings, by source; nothing if ``unread``."""
         try:
             kept = self.memory.recall(self._subject, "hazards")
             self._kept = _HAZARDS.validate_python(kept or {})
@@ -238,7 +238,7 @@ class SeenHazards:
         return self._kept or {}
 
     def keep(self, hazards: Hazards) -> None:
-        """Keep *hazards* in place of those before, unless these are unread: they still count."""
+        """Store *hazards* instead of the previous ones, unless those are unread and still count."""
         if hazards != self._kept and not self.unread:
             kept = _HAZARDS.dump_python(hazards, mode="json")
             self.memory.remember(self._subject, "hazards", kept, self.clock())
@@ -246,7 +246,7 @@ class SeenHazards:
 
     @property
     def why(self) -> str:
-        """What to do where they are unread."""
+        """Return what to do if the stored settings are unreadable."""
         return (
             f"lane {self.lane}: which harmful settings landing has seen cannot be read from the"
             f" store; stop the service, delete row {self._subject} hazards of table memory in the"
@@ -268,34 +268,35 @@ class Supervisor:
     restarts: int = 0
     trouble: Failure | None = None
     seen: SeenHazards | None = None
-    held: Callable[[], frozenset[str]] = frozenset  # ids of the holds that stand
+    held: Callable[[], frozenset[str]] = frozenset  # ids of the current holds
     _child: Child | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _keeper: threading.Thread | None = None
     _failures: int = 0
 
     def __post_init__(self) -> None:
-        """Each line takes one request at a time; merges and maintenance share mirrors."""
+        """Create one lock per line, because each line takes one request at a time."""
         self._locks = {verb: threading.Lock() for verb in LINES}
 
     @property
     def pid(self) -> int | None:
-        """The process as it is now; None between two lives."""
+        """Return the id of the running process; None between two runs."""
         return self._child.process.pid if self._child else None
 
     def start(self) -> None:
-        """Begin to keep a process alive; returns at once."""
+        """Start to keep a process running; returns at once."""
         self._keeper = threading.Thread(target=self._keep, name="spark-keeper", daemon=True)
         self._keeper.start()
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
-        """Ask *request* (its number is set on the way) and wait at most *deadline*.
+        """Send *request* (its number is set here) and wait at most *deadline* for the reply.
 
-        Each line takes one request at a time; waiting for one's turn costs nothing of a deadline.
+        Each line takes one request at a time. A request waits for its line for at most *deadline*,
+        and then as long for the reply.
 
         Raises:
             SluiceError: what the pipeline raised; the process goes on.
-            UnreachableError: no process, or it died or was late; it is started again.
+            UnreachableError: the line is busy, or the process is opening, has died or was late.
             ProofError: nothing may land, as the harmful settings seen before cannot be read.
         """
         lock, until = self._locks[request.verb], time.monotonic() + deadline.total_seconds()
@@ -344,7 +345,11 @@ class Supervisor:
         return reply
 
     def _remind(self, child: Child) -> None:
-        """A process that did not receive what was seen before is replaced."""
+        """Kill a process that did not receive the stored harmful settings, which are readable now.
+
+        Raises:
+            ProofError: they are still unreadable.
+        """
         if self.seen is None or not self.seen.unread:
             return
         if self.seen.known():
@@ -356,7 +361,7 @@ class Supervisor:
         """Own the process from a thread that outlives it: its death signal follows this thread."""
         while not self._stopping.is_set():
             self._child = child = self._spawn()
-            if self._stopping.is_set():  # by somebody who did not see this one
+            if self._stopping.is_set():  # stopped by a caller that did not see this process
                 child.kill()
             status = child.wait_for_exit()
             self._child = None

@@ -1,9 +1,9 @@
-"""The Spark process: does what it is asked, and dies with its parent.
+"""The Spark process: answers requests, and ends with its parent.
 
-Requests come in on stdin, replies leave on a pipe of their own; what libraries print goes to
-stderr.  Landing, applying, applying what is of tier 0, maintenance, publishing and backfills are
-answered side by side, each in a line: one thread, one request after the other.  Nothing is
-remembered here: the lake's commits say where to go on.
+Requests arrive on stdin, and replies leave on a separate pipe. Output of libraries goes to stderr.
+Landing, merging, merging of tier 0, maintenance, publishing, looks of checks and backfills run in
+parallel. Each has one thread and handles one request after the other. Nothing is remembered here:
+the commits in the lake say where to continue.
 """
 
 import faulthandler
@@ -41,33 +41,33 @@ if TYPE_CHECKING:
     from pipeline.lane import Lane  # which imports Spark
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
-DRAINED_WITHIN = timedelta(seconds=5)  # of the patience that the service has with a stop
+DRAINED_WITHIN = timedelta(seconds=5)  # part of the time that the service waits for a stop
 log = structlog.get_logger(__name__)
 
 
 OpenLane = Callable[[PipelineSettings, Callable[[str], object]], "Lane"]
-"""Opens a lane; says meanwhile how far it has come."""
+"""Opens a lane, and reports its progress meanwhile."""
 
 
 @dataclass(eq=False)
 class RequestQueue:
-    """Requests that are answered one after the other, in a thread named *name*."""
+    """Requests that a thread named *name* answers one after the other."""
 
     name: str
     answer: Callable[[Request], object]
     _requests: "queue.SimpleQueue[Request | None]" = field(default_factory=queue.SimpleQueue)
 
     def __post_init__(self) -> None:
-        """Begin to answer."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
         self._thread.start()
 
     def put(self, request: Request | None) -> None:
-        """Have *request* answered after those that wait; None ends the line after them."""
+        """Queue *request*; None ends the thread after the queued requests."""
         self._requests.put(request)
 
     def ended(self, within: float) -> bool:
-        """Whether it has come to its end, *within* seconds."""
+        """Wait at most *within* seconds; return whether the thread has ended."""
         self._thread.join(max(within, 0))
         return not self._thread.is_alive()
 
@@ -78,7 +78,7 @@ class RequestQueue:
 
 @dataclass(eq=False)
 class RequestServer:
-    """Answers requests with one lane, opened by the first of them.
+    """Answers requests with one lane, which the first request opens.
 
     ``crashed`` is called, from any thread, after the reply with an unexpected error.
     """
@@ -93,7 +93,7 @@ class RequestServer:
     _writing: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, request: Request) -> bool:
-        """Do what *request* asks or put it in its line; false when this process should end."""
+        """Answer *request* or queue it for its line; False if this process must end."""
         if self.lane is not None and request.verb in LINES:
             if request.verb not in self._lines:
                 self._lines[request.verb] = RequestQueue(request.verb.value, self._in_line)
@@ -105,9 +105,9 @@ class RequestServer:
         return self.lane is not None and request.verb is not Verb.STOP
 
     def drain(self, within: timedelta) -> None:
-        """Begin nothing new, and wait for what runs; what is not done *within* gets no reply.
+        """Start nothing new, and wait for running requests; those not done *within* get no reply.
 
-        For it ends with Spark: to its caller it is not a failure of the table it was about.
+        Without a reply, the caller does not record the end of Spark as a failure of a table.
         """
         self.draining.set()
         until = time.monotonic() + within.total_seconds()
@@ -117,13 +117,13 @@ class RequestServer:
             self.hush()
 
     def hush(self) -> None:
-        """Let no line reply any more; returns when none is at it."""
+        """Stop all replies of lines; returns when none is being written."""
         with self._writing:
             self._silent = True
 
     @property
     def drained(self) -> bool:
-        """Whether every line has come to its end."""
+        """Tell whether every line has ended."""
         return all(line.ended(0) for line in self._lines.values())
 
     def _in_line(self, request: Request) -> None:
@@ -133,7 +133,7 @@ class RequestServer:
     def _answer(self, request: Request) -> None:
         try:
             reply = self._with_jobs(self._do(request))
-        except SluiceError as error:  # foreseen: no traceback
+        except SluiceError as error:  # expected: no traceback
             if not self._silent:
                 log.warning("request failed", verb=request.verb.value, why=str(error))
             reply = Reply(request.id, failure=as_failure(error))
@@ -173,11 +173,11 @@ class RequestServer:
 
 
 def serve(open_lane: OpenLane, reply_fd: int) -> int:
-    """Answer until a stop; exit status 0 then, 1 after an unexpected failure."""
+    """Answer until a stop; return exit status 0 then, 1 after an unexpected failure."""
     signal.signal(signal.SIGTERM, lambda *_: _end_group())
-    faulthandler.register(signal.SIGUSR1)  # asked for before the process is killed as late
+    faulthandler.register(signal.SIGUSR1)  # the supervisor sends it before it kills a late process
     CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # not SIGKILL: it would leave the JVM behind
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service handles Ctrl-C
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(lines,), daemon=True).start()
@@ -185,7 +185,7 @@ def serve(open_lane: OpenLane, reply_fd: int) -> int:
         server = RequestServer(open_lane, replies, crashed=lambda: lines.put(None))
         status = _answer_all(server, lines)
         server.hush()
-    if not server.drained:  # the interpreter would wait for threads that are in the JVM's hands
+    if not server.drained:  # the interpreter would wait for threads that are inside the JVM
         sys.stderr.flush()
         os._exit(status)
     return status
@@ -200,7 +200,7 @@ def _answer_all(server: RequestServer, lines: "queue.SimpleQueue[bytes | None]")
 
 
 def _read_requests(lines: "queue.SimpleQueue[bytes | None]") -> None:
-    """Pass on stdin; its end means the parent is gone."""
+    """Put each line of stdin into *lines*; the end of stdin means the parent has ended."""
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0) as requests:
         for line in requests:  # unbuffered: a buffer's lock would be held at the end of main
             lines.put(line)
@@ -208,7 +208,7 @@ def _read_requests(lines: "queue.SimpleQueue[bytes | None]") -> None:
 
 
 def _end_group() -> None:
-    """End this process and its JVM, which would keep writing to the lake."""
+    """Kill this process and its JVM, which would otherwise keep writing to the lake."""
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 

@@ -48,7 +48,7 @@ class Incidents:
 
     def open(self) -> tuple[Incident, ...]:
         """Return unresolved incidents, oldest first."""
-        query = select(incidents).where(incidents.c.state.in_(_OPEN))  # `!=` goes by no index
+        query = select(incidents).where(incidents.c.state.in_(_OPEN))  # `!=` would use no index
         return self._all(query.order_by(incidents.c.opened, incidents.c.id))
 
     def list(self, states: Sequence[IncidentState] = (), limit: int = 100) -> tuple[Incident, ...]:
@@ -155,7 +155,7 @@ class StoredOutbox:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def put(self, messages: Iterable[tuple[str, Message]], at: datetime) -> int:
-        """Queue each message for its channel; a message that the channel had before is skipped."""
+        """Queue each message for its channel; skip a message that the channel already had."""
         messages = tuple(messages)
         if not messages:
             return 0
@@ -183,7 +183,7 @@ class StoredOutbox:
             _log.error("notifications dropped, because store and memory are full", count=lost)
 
     def _over(self, channels: Set[str]) -> set[int]:
-        """Return numbers in memory beyond the room, by channel and by whether they ended."""
+        """Return numbers in memory above *room*, per channel, for waiting and ended ones apart."""
         piles: dict[tuple[str, bool], list[int]] = {}
         for one in self._spare:
             if one.channel in channels:
@@ -191,9 +191,9 @@ class StoredOutbox:
         return {number for numbers in piles.values() for number in numbers[: -self.room]}
 
     def catch_up(self, at: datetime, along: Callable[[], object] | None = None) -> None:
-        """Write what is only in memory, in one transaction with what *along* writes.
+        """Write what is only in memory, in the same transaction as the writes of *along*.
 
-        The lock is not held meanwhile, so no writer of the store waits for it.
+        The lock is free during the write, so no writer of the store waits for it.
 
         Raises:
             UnreachableError: the store accepts no write; everything stays in memory.
@@ -217,7 +217,7 @@ class StoredOutbox:
             for channel, health in fares.items():
                 _fare(connection, channel, health)
         with self._lock:
-            ended = {*self._done} - {*done}  # sent meanwhile; the next call writes them
+            ended = {*self._done} - {*done}  # sent during the write; the next call writes them
             written = {one.number for one in spare} - ended
             self._spare = [one for one in self._spare if one.number not in written]
             left = {one.number for one in self._spare}
@@ -304,7 +304,7 @@ class StoredOutbox:
         return Backlog(waiting + len(spare), since, count, last or 0, why or "")
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """(Channel, waiting | delivered | dead) -> stored notifications."""
+        """Return (channel, waiting | delivered | dead) -> stored notifications."""
         query = select(outbox.c.channel, outbox.c.state, func.count().label("letters"))
         with self.database.read() as connection:
             rows = connection.execute(query.group_by(outbox.c.channel, outbox.c.state)).all()
@@ -421,7 +421,7 @@ def _silence(row: Row[Any]) -> Silence:
     return decode_value(Silence, row.body)
 
 
-SERVICE = "sluice"  # who ends a waiver after the check has passed again
+SERVICE = "sluice"  # withdraws a waiver when the check has passed again
 
 
 def _now() -> datetime:
@@ -430,7 +430,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """Who waived *id*, when, why, until when at most; and who withdrew it, when and why."""
+    """Who waived *id*, when, why, and until when at most; also its withdrawal."""
 
     id: str
     reason: str
@@ -464,7 +464,7 @@ class Waivers:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, waiver: Waiver) -> bool:
-        """Record *waiver*; False if an open waiver of the same id lasts as long: that one stays.
+        """Record *waiver*; False if an open waiver of the same id lasts as long, which then stays.
 
         A waiver that was withdrawn, has expired or expires sooner is replaced.
         """
@@ -490,10 +490,10 @@ class Waivers:
     def end(
         self, prefix: str, *, why: str, at: datetime, but: Collection[str] = frozenset()
     ) -> int:
-        """End waivers, given up to *at*, of ids that start with *prefix*; return their number.
+        """End waivers given at *at* or before, of ids that start with *prefix*; return how many.
 
-        Ids in *but* stay waived. Do not call it inside another write: readers must not keep what
-        was not committed.
+        Waivers of ids in *but* stay. Do not call it inside another write: readers must not cache
+        what is not committed.
         """
         if not any(id_.startswith(prefix) and id_ not in but for id_ in self.waived()):
             return 0
@@ -518,7 +518,7 @@ class Waivers:
         return self._read()
 
     def _read(self, id_: str | None = None) -> tuple[Waiver, ...]:
-        """Return waivers, newest first, all or that of *id_*; an unreadable one waives nothing."""
+        """Return waivers, newest first: all, or those of *id_*; an unreadable one is no waiver."""
         query = select(waivers).order_by(waivers.c.at.desc())
         query = query if id_ is None else query.where(waivers.c.id == id_)
         return tuple(self.database.decoded(query, waivers, _waiver))

@@ -1,8 +1,9 @@
 """Stores issued certificates with their revocations, and heartbeats as fences.
 
-Certificates are kept for about forty days, and those of a passing instant for seven. Above a
-number in the whole store the oldest valid ones go earlier. Every fence of the last day is kept,
-and fewer of the forty days before.
+Certificates are kept for about forty days, and those of a passing instant for seven. A passing
+instant is a cut that is not at a full quarter of an hour. If the whole store has more certificates
+than a limit, the oldest valid ones are deleted earlier. Every fence of the last day is kept, and
+fewer of the forty days before.
 """
 
 import threading
@@ -35,11 +36,11 @@ from pipeline.clocks import ClockStep
 from pipeline.model import Fence, Head, Position, Stage, stage_name
 
 MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
-PASSING = timedelta(days=7)  # certificates of a cut that ends no day are kept so long
-MOST_PASSING = 12_000  # valid ones of a table: more than one per minute for so long
+PASSING = timedelta(days=7)  # how long certificates of a passing instant are kept
+MOST_PASSING = 12_000  # valid ones per table: more than one per minute of those days
 _REMEMBERED = 8  # cached cuts and stages per table
-MOST_CUTS = 10_000  # cached; with more cuts the store is read
-MOST_REMOVED = 100_000  # in one run above the limit of the whole store: ids in memory
+MOST_CUTS = 10_000  # cached cuts; with more cuts the store is read
+MOST_REMOVED = 100_000  # per run, above the limit of the whole store: ids in memory
 log = structlog.get_logger(__name__)
 
 
@@ -55,14 +56,14 @@ class Certificates:
     database: Database
     most_passing: int = MOST_PASSING
     limit: CertificateSettings | None = None
-    stored: int | None = None  # in the store when it was last pruned
+    stored: int | None = None  # number in the store when it was last pruned
     _newest: dict[str, dict[tuple[str, datetime], Certificate | None]] = field(
         default_factory=dict, repr=False
     )
     _writes: int = 0
-    _read_whole: datetime | None = None  # the cut that was read whole
-    _cuts: set[datetime] | None = field(default=None, repr=False)  # all cuts; None: unknown
-    _since: set[str] = field(default_factory=set, repr=False)  # tables dropped since
+    _read_whole: datetime | None = None  # the cut of which every certificate was read
+    _cuts: set[datetime] | None = field(default=None, repr=False)  # all known cuts; None: unknown
+    _since: set[str] = field(default_factory=set, repr=False)  # tables dropped from the cache since
     doubted: set[str] = field(default_factory=set)  # tables whose revocation is not stored yet
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -96,9 +97,9 @@ class Certificates:
         return found[0] if found else None
 
     def newest(self, table: str, stage: Stage, cut: datetime, copy: str = "") -> Certificate | None:
-        """Return the last one issued for that cut, revoked or not; None if there never was one.
+        """Return the last certificate issued for that cut, also a revoked one; None without any.
 
-        None, too, for a table whose revocation could not be stored: no certificate is valid for it.
+        None also for a table whose revocation could not be stored: no certificate is valid for it.
         """
         if table in self.doubted:
             return None
@@ -113,7 +114,7 @@ class Certificates:
                 return None
         found = self._read_newest(table, about, cut)
         with self._lock:
-            if writes == self._writes:  # else it may have been revoked meanwhile
+            if writes == self._writes:  # otherwise it may have been revoked during the read
                 self._remember(table, (about, cut), found)
         return found
 
@@ -151,7 +152,8 @@ class Certificates:
     def holding(self, table: str, since: datetime | None = None) -> tuple[Certificate, ...]:
         """Return valid certificates of *table* issued at or after *since*, oldest first.
 
-        Afterwards none is answered from memory: an unreadable certificate cannot be revoked.
+        Afterwards certificates of the table are read from the store, because an unreadable
+        certificate cannot be revoked.
         """
         self._forget((table,))
         query = select(certificates).where(
@@ -168,7 +170,7 @@ class Certificates:
         return self._all(query.order_by(certificates.c.issued))
 
     def revoke(self, revoked: Sequence[Certificate]) -> int:
-        """Record when and why each was revoked; the first time counts. Return their number."""
+        """Record when and why each was revoked; return how many. An earlier revocation is kept."""
         if not revoked:
             return 0
         mine = (certificates.c.id == bindparam("the_id")) & certificates.c.revoked.is_(None)
@@ -194,9 +196,10 @@ class Certificates:
     def prune(self, now: datetime) -> int:
         """Delete old certificates, those of a passing instant sooner; return their number.
 
-        A business day ends at a full quarter of an hour, in every time zone. Of passing instants
-        a table keeps the newest ``MOST_PASSING``, so that no client fills the disk. A revoked
-        certificate and others of its cut are not among them: its reason is kept.
+        A business day ends at a full quarter of an hour, in every time zone. Each table keeps its
+        newest ``MOST_PASSING`` valid certificates of passing instants, so that no client fills the
+        disk. A revoked certificate and others of its cut do not count: they keep the reason of the
+        revocation.
         """
         cut, quarter = type_coerce(certificates.c.cut, BigInteger), QUARTER // MICROSECOND
         passing = cut - (cut // quarter) * quarter != 0
@@ -213,11 +216,11 @@ class Certificates:
         return gone
 
     def _remove_above_limit(self, now: datetime, passing: ColumnElement[bool]) -> int:
-        """Remove the oldest valid ones above the limit, of passing instants first.
+        """Remove the oldest valid ones above the limit, those of passing instants first.
 
-        Revoked ones stay, and others of their cuts: without the revoked one a cut could be READY by
-        the same rows, and without a later one the revoked one would be the newest again.
-        Each other cut is decided again when it is asked for.
+        Revoked ones stay, and so do others of their cuts. Without the revoked one, a cut could be
+        READY from the same rows. Without a later one, the revoked one would be the newest again.
+        Any other cut is decided again when it is asked for.
         """
         with self.database.read() as connection:
             count = connection.scalar(select(func.count()).select_from(certificates)) or 0
@@ -236,7 +239,7 @@ class Certificates:
         return gone
 
     def _remove_oldest(self, which: ColumnElement[bool], most: int) -> int:
-        """Delete the *most* oldest of *which*, and others of the same instant as the last."""
+        """Delete the *most* oldest of *which*, and all others of the last deleted instant."""
         if most <= 0:
             return 0
         oldest = select(certificates.c.issued).where(which).order_by(certificates.c.issued)
@@ -247,7 +250,7 @@ class Certificates:
         return delete_rows(self.database, certificates, which, certificates.c.issued <= issued[-1])
 
     def _beyond(self, counted: ColumnElement[bool]) -> Sequence[tuple[str, datetime]]:
-        """Tables with too many certificates, and when the newest one beyond was issued."""
+        """Return tables with too many certificates, each with the newest surplus instant."""
         many = (
             select(certificates.c.table)
             .where(counted)
@@ -283,7 +286,7 @@ class Certificates:
 
 
 def _unneeded() -> ColumnElement[bool]:
-    """Valid ones without which no older, revoked one becomes the newest of its cut."""
+    """Select valid certificates whose removal makes no older, revoked one the newest of its cut."""
     other = certificates.alias("other")
     same = [other.c[name] == certificates.c[name] for name in ("table", "stage", "cut")]
     revoked = exists().where(*same, other.c.revoked.is_not(None))
@@ -291,7 +294,7 @@ def _unneeded() -> ColumnElement[bool]:
 
 
 def _about(one: Certificate) -> str:
-    """Return the stage as it is stored; the stage of a copy contains its name."""
+    """Return the stage as it is stored; the stage of a copy contains the copy's name."""
     return stage_name(one.stage, one.evidence.copy)
 
 
@@ -341,7 +344,7 @@ class Fences:
             connection.execute(insert(fences).values(_fence_row(fence)))
 
     def fell(self, step: ClockStep) -> None:
-        """Delete fences whose times *step* has shown to be wrong."""
+        """Delete fences whose times are wrong, as *step* has shown."""
         gone = (
             (fences.c.source == step.source)
             & (fences.c.number >= step.first)

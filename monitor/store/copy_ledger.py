@@ -1,7 +1,7 @@
-"""Stores what copies took over: how far each was compared, by its place, and what it misses.
+"""Stores the ledger of copies: how far each copy was compared, and which rows it misses.
 
-What a store misses stays with it, though the config renames its copy. Earlier versions stored it by
-the name of the copy.
+Entries are stored by the place of a copy, so they stay when the config renames the copy. Earlier
+versions stored them by the name of the copy.
 """
 
 import threading
@@ -49,10 +49,10 @@ _LOADS = "load:"  # rows of ``ledger_reach``: by hop, the load of a copy that ha
 class CopyReach:
     """The version through which a copy was compared, and the lineage of its rows; -1 before any.
 
-    The lineage is empty if an earlier version of Sluice stored none.
-    ``highest`` is above ``last`` while a copy that was set back follows versions again: it was
-    compared through that one before.  ``load`` is the (lineage, version, number) of a load that has
-    not been counted: it may have ended.
+    The lineage is empty if an earlier version of Sluice stored none. ``highest`` is the highest
+    compared version. It is above ``last`` while a copy that was set back follows versions again.
+    ``load`` is the (lineage, version, number) of a load that has not been counted; this load may
+    have ended.
     """
 
     last: int = -1
@@ -61,22 +61,22 @@ class CopyReach:
     load: tuple[str, int, int] | None = None
 
     def covers(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position took over nothing that was not compared."""
+        """Tell whether every row that a copy *at* this position has taken over was compared."""
         return self.lineage == at.lineage and self.last >= at.version and not self.awaits(at)
 
     def exceeds(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position was compared further before: it was set back.
+        """Tell whether a copy *at* this position was compared further before, so was set back.
 
-        Only if this reach is not newer than the position.
+        Valid only if this reach is not newer than the position.
         """
         return self.lineage == at.lineage and self.last > at.version
 
     def needs_load(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position took over rows that nothing has compared.
+        """Tell whether a copy *at* this position has rows that were never compared.
 
-        It holds another load than was compared, or was moved on meanwhile. So it, or this ledger,
-        was restored from a backup, or its place was named by another address before. A copy that
-        was set back may hold another load, too, if its load has no id.
+        The copy then has another load than the compared one, or was moved on meanwhile. The copy or
+        this ledger was restored from a backup, or the place had another address before. A copy that
+        was set back may have another load, too, if its load has no id.
         """
         if not at.whole or self.awaits(at):
             return False
@@ -85,17 +85,17 @@ class CopyReach:
         return not at.load_id and self.exceeds(at)
 
     def awaits(self, at: CopyPosition) -> bool:
-        """Whether a copy that is *at* this position has ended a load that was not counted."""
+        """Tell whether a copy *at* this position has ended a load that was not counted."""
         return at.whole and self.load == _load_of(at)
 
 
 @dataclass(eq=False)
 class CopyLedger:
-    """Compares what copies took over with what the merges changed.
+    """Compares the rows that copies took over with the changes that the merges made.
 
-    ``note_added`` takes a hop, and by table whether its residuals may be others now. ``_hops`` are
-    those of the copies that there are, by name, once they are known. ``_reached`` has by hop and
-    table what was compared, never before its residuals can be read.
+    ``note_added`` takes a hop, and for each table whether its residuals may have changed. ``_hops``
+    maps the names of the existing copies to their hops, once known. ``_reached`` maps hop and table
+    to the compared version; it is never updated before the residuals can be read.
     """
 
     database: Database
@@ -109,10 +109,10 @@ class CopyLedger:
         return Minutes(self.database)
 
     def know_places(self, places: Mapping[str, str]) -> None:
-        """Count what a copy does at its place; *places* are by the names that the config has.
+        """Store entries of copies by their place; *places* maps the names in the config to places.
 
-        What an earlier version stored by name goes to the place of this name. What was missing then
-        is kept beside that, because the name may have had another place.
+        Entries that an earlier version stored by name are copied to the place of this name. They
+        also stay under the name, because the name may have had another place.
         """
         hops = {name: place_hop(place) for name, place in places.items()}
         named = ledger_reach.c.lane.in_([copy_hop(name) for name in hops])
@@ -126,31 +126,31 @@ class CopyLedger:
             self._hops, self._reached = hops, {}
 
     def hop(self, copy: str) -> str:
-        """Return the hop under which what a copy of this name does is stored."""
+        """Return the hop under which the entries of this copy are stored."""
         return (self._hops or {}).get(copy, copy_hop(copy))
 
     def names(self) -> Mapping[str, str]:
-        """Return the hop by which what a copy does is stored -> the one that has its name."""
+        """Return stored hop -> the hop with the copy's current name."""
         return {hop: copy_hop(name) for name, hop in (self._hops or {}).items()}
 
     def is_removed(self, hop: str) -> bool:
-        """Whether it is the hop of a copy that the config does not have any more."""
+        """Tell whether *hop* belongs to a copy that is no longer in the config."""
         known = self._hops
         return known is not None and is_copy_hop(hop) and hop not in known.values()
 
     def add_copied(
         self, copy: str, table: str, done: Sequence[CopiedVersion], at: datetime
     ) -> None:
-        """Compare what a copy has followed, oldest first.
+        """Compare the versions that a copy has followed, oldest first.
 
-        Of a version that it follows again, only what is missing counts. A version that was loaded
-        makes good what was missing before it.  Versions of another lineage are not compared with
-        those before: what came between was not reported, so it is unknown.
+        Of a version that it follows again, only missing rows count. A loaded version makes good
+        what was missing before it. Versions of another lineage are not compared with those before:
+        the versions between were not reported, so they are unknown.
         """
         if not done:
             return
         hop = self.hop(copy)
-        before = self.copy_reach(copy).get(table, CopyReach())  # as it was stored
+        before = self.copy_reach(copy).get(table, CopyReach())  # as stored
         with self.database.write() as connection:
             reach, new, odd = self._copied(hop, table), list[LedgerEntry](), False
             for one in done:
@@ -173,7 +173,7 @@ class CopyLedger:
             self._reached.setdefault(hop, {})[table] = reach
 
     def note_load(self, copy: str, table: str, at: CopyPosition) -> None:
-        """Store that *copy* is being loaded, so that the end of the load is known as that."""
+        """Store that *copy* is being loaded, so that the end of this load is recognised."""
         known, hop = self.copy_reach(copy).get(table, CopyReach()), self.hop(copy)
         if known.load == _load_of(at):
             return
@@ -183,7 +183,7 @@ class CopyLedger:
             self._reached.setdefault(hop, {})[table] = replace(known, load=_load_of(at))
 
     def set_back(self, copy: str, table: str, at: CopyPosition) -> None:
-        """Compare again what *copy* follows from *at* on, if it was compared further before."""
+        """Compare versions that *copy* follows from *at* on again, if it was compared further."""
         known, hop = self.copy_reach(copy).get(table, CopyReach()), self.hop(copy)
         if not known.exceeds(at):
             return
@@ -194,9 +194,9 @@ class CopyLedger:
             self._reached.setdefault(hop, {})[table] = reach
 
     def copy_reach(self, copy: str) -> Mapping[str, CopyReach]:
-        """Return table -> through which version *copy* was compared; absent if that is unknown.
+        """Return table -> the version through which *copy* was compared; absent if unknown.
 
-        Residuals that are read later have all that it misses until there.
+        Residuals that are read later include all rows that it misses up to this version.
         """
         hop = self.hop(copy)
         with self._lock:
@@ -213,7 +213,7 @@ class CopyLedger:
         return dict(rows)
 
     def _copied(self, hop: str, table: str) -> CopyReach:
-        """Return through which version a copy was compared; none if that is unreadable."""
+        """Return the version through which a copy was compared; the default reach if unreadable."""
         query = select(ledger_reach).where(reach_of(hop, table))
         found = self.database.decoded(query, ledger_reach, _copied_in)
         return found[0] if found else CopyReach()
@@ -221,7 +221,7 @@ class CopyLedger:
     def _add_load(
         self, connection: Connection, table: str, hop: str, load: CopiedVersion, at: datetime
     ) -> bool:
-        """Store what the *load* makes good; return whether that is anything."""
+        """Store the residuals that *load* makes good; return whether there are any."""
         lost = (one for one in self._minutes.missing(table, hop) if is_loaded(one, load))
         good = [one.with_proof(f"load of version {load.version}") for one in lost]
         store_entries(connection, table, hop, good, at)
@@ -229,12 +229,12 @@ class CopyLedger:
 
 
 def is_reach_of_copy(lane: ColumnElement[str]) -> ColumnElement[bool]:
-    """Whether a row of ``ledger_reach`` is that of a copy, by its *lane*."""
+    """Return the condition that *lane*, of a row of ``ledger_reach``, belongs to a copy."""
     return or_(*(lane.startswith(each, autoescape=True) for each in (copy_hop(""), _LOADS)))
 
 
 def _place(connection: Connection, named: str, hop: str) -> None:
-    """Count at *hop*, of a place, what the hop *named* has of tables that are new to this place."""
+    """Copy minutes and move reach of hop *named* to *hop*, for tables that are new to *hop*."""
     lane, table = ledger_reach.c.lane, ledger_reach.c.table
     known = select(table).where(lane == hop)
     new = and_(lane == named, table.not_in(known))

@@ -78,7 +78,7 @@ _BUSY_MILLISECONDS = 15_000
 PRIVATE = 0o600
 T = TypeVar("T")
 _Key = tuple[bytes | None, ...]
-# What a stored value raises that is not of its type; SQLite's of a text that is not UTF-8.
+# Errors of decoding a stored value: a wrong type; SQLite's is for text that is not UTF-8.
 _UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, OperationalError)
 log = structlog.get_logger(__name__)
 
@@ -117,8 +117,8 @@ class Database:
     def open(cls, path: Path, *, service: bool) -> "Database":
         """Open or create the file at *path*; *service* takes the lock that only one may hold.
 
-        Only its owner may read it, regardless of the umask: it can hold corrected messages. The
-        lock is that of the file itself, also behind a symbolic link.
+        Only its owner may read the file, regardless of the umask: it can contain corrected
+        messages. The lock is that of the file itself, also behind a symbolic link.
 
         Raises:
             ConfigError: it cannot be opened, belongs to another service, or is too new.
@@ -196,7 +196,7 @@ class Database:
         return len(self._unreadable)
 
     def readable(self, query: Select[Any], decode: Callable[[Any], T]) -> list[T] | None:
-        """Decode the rows that *query* finds, in its order; None if one of them cannot be."""
+        """Decode the rows that *query* finds, in its order; None if one of them is unreadable."""
         with self.read() as connection:
             try:
                 return [decode(row) for row in connection.execute(query).all()]
@@ -212,9 +212,9 @@ class Database:
     ) -> list[T]:
         """Decode the rows of *table* that *query* finds, in its order.
 
-        One that cannot be is skipped, named in the log once, and counted: the log names its
-        primary key and the kind of error, no content.  *salvage* may make something of its
-        columns as they are stored, each as bytes.
+        An unreadable row is skipped, logged once, and counted. The log shows its primary key and
+        the kind of error, but no content. *salvage* receives the stored columns of such a row, each
+        as bytes, and may return a replacement.
 
         Raises:
             UnreachableError: the file cannot be read at all.
@@ -269,7 +269,7 @@ def stored_text(value: bytes | None) -> str:
 def _rows(
     connection: Connection, query: Select[Any], table: Table
 ) -> Iterator[tuple[_Key, Callable[[], Any]]]:
-    """Yield primary key and reader of each row; row by row if one is unreadable."""
+    """Yield the primary key and a reader of each row; row by row if one is unreadable."""
     keys = _as_stored(table.primary_key)
     try:
         rows = connection.execute(query.add_columns(*keys)).all()
@@ -297,9 +297,9 @@ def _stored(table: Table, key: _Key) -> Select[Any]:
 
 
 def _keep_private(path: Path) -> None:
-    """Create the file for its owner alone, or take from others what they may do with it.
+    """Create the file for its owner alone, or remove the access of others.
 
-    SQLite gives its two files beside it the rights that it has.
+    SQLite gives its two files beside it the same access rights.
 
     Raises:
         ConfigError: the file has a second name, by which another service could open it unseen.
@@ -314,7 +314,7 @@ def _keep_private(path: Path) -> None:
 
 
 def _engine(path: Path) -> Engine:
-    address = URL.create("sqlite+pysqlite", database=str(path))  # in a text, `?` would end the path
+    address = URL.create("sqlite+pysqlite", database=str(path))  # in text, `?` would end the path
     engine = create_engine(address, pool_size=4, max_overflow=28)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
@@ -322,7 +322,7 @@ def _engine(path: Path) -> Engine:
 
 
 def _prepare(connection: Any, _record: object) -> None:
-    """Configure a connection: readers beside a writer, and commits that reach the disk."""
+    """Configure a connection: readers do not block on a writer, and commits reach the disk."""
     connection.isolation_level = None  # the driver must not begin transactions on its own
     for pragma in (
         f"busy_timeout={_BUSY_MILLISECONDS}",

@@ -1,15 +1,14 @@
 """Stores verdicts, accounts, table states and check memory, and thins old rows.
 
 Thousands of tables are checked every few seconds, and each check remembers something. One
-transaction for each would cost more than the checks. So check memory waits in process memory
-for some seconds at most. It is written with the next transaction of the store, or in one of its
-own. A verdict is therefore never on disk before what its check remembered. Written memory stays
-cached, because this process is its only writer.
+transaction for each would cost more than the checks. So check memory waits in process memory for a
+few seconds at most. It is written with the next transaction of the store, or in one of its own. A
+verdict is therefore never on disk before the memory of its check. Written memory stays cached,
+because this process is its only writer.
 
-Old rows are thinned: by default to the first of each minute, then of each quarter hour, then
-none. The first of a bucket is kept, so the query 'first at or after' still has its answer. The
-newest row of all stays however old it is, so 'the newest' has an answer after a week of silence
-too.
+Old rows are thinned: by default to the first of each minute, then of each quarter hour, then none.
+The first row of a bucket is kept, so the query 'first at or after' still has its answer. The newest
+row of all is kept at any age, so 'the newest' has an answer after a week of silence too.
 """
 
 import json
@@ -63,12 +62,12 @@ FEWEST, AT_ONCE = 10, 200  # rows deleted in one transaction
 MOST_FOUND = 50_000  # rows that are found before any of them is deleted
 LONG = 0.025  # seconds; after a longer transaction the next is shorter
 HISTORY = timedelta(days=42)
-"""Cuts of the last 40 days stay answerable; two more for days of another time zone."""
+"""Cuts of the last 40 days stay answerable; two more days cover other time zones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinningStep:
-    """Of rows older than *age*, one per *bucket* is kept."""
+    """Of rows older than *age*, the first one per *bucket* is kept."""
 
     age: timedelta
     bucket: timedelta
@@ -83,10 +82,10 @@ MINUTES_THEN_QUARTERS = (
 def delete_rows(database: Database, table: Table, *which: ColumnElement[bool]) -> int:
     """Delete the rows of *table* for which all of *which* holds; return how many.
 
-    Rows are found while others may write, and deleted in small batches, smaller if one takes long,
-    so no writer waits for more. Between two batches it pauses for as long as the batch took: the
-    lock is not fair, and a waiting writer would not get it otherwise. At most `MOST_FOUND` keys are
-    in memory.
+    Rows are found while others may write. They are deleted in small batches, and in smaller ones if
+    a batch takes long, so that writers wait briefly. After each batch it pauses for as long as the
+    batch took: the lock is not fair, and a waiting writer would not get it otherwise. At most
+    `MOST_FOUND` keys are in memory.
     """
     gone, found = 0, MOST_FOUND
     while found == MOST_FOUND:
@@ -100,7 +99,7 @@ def delete_rows(database: Database, table: Table, *which: ColumnElement[bool]) -
 
 def _delete_keys(database: Database, table: Table, keys: Sequence[Row[Any]]) -> int:
     key = table.primary_key.columns
-    # one by one by index, because for a list SQLite would read the whole table
+    # one by one by index, because with a list SQLite would read the whole table
     one = delete(table).where(*(column == bindparam(f"the_{column.name}") for column in key))
     gone, first, few = 0, 0, AT_ONCE
     while first < len(keys):
@@ -118,7 +117,7 @@ def _delete_keys(database: Database, table: Table, keys: Sequence[Row[Any]]) -> 
 
 
 def next_batch_size(few: int, spent: float) -> int:
-    """Return how many rows to delete next, after *few* took that many seconds."""
+    """Return how many rows to delete next, after the last *few* took *spent* seconds."""
     return max(few // 2, FEWEST) if spent > LONG else min(few * 2, AT_ONCE)
 
 
@@ -129,7 +128,7 @@ def downsample(
     now: datetime,
     steps: Sequence[ThinningStep] = MINUTES_THEN_QUARTERS,
 ) -> int:
-    """Thin *table* by its ``at``, separately for each value of *by*; return the deleted rows."""
+    """Thin *table* by ``at``, separately for each value of *by*; return the deleted rows."""
     newer = table.alias("newer")
     later = exists().where(_same(table, newer, by), newer.c.at > table.c.at)
     gone = delete_rows(database, table, table.c.at < now - HISTORY, later)
@@ -168,8 +167,8 @@ _STEPS = (
 class Verdicts:
     """Every verdict of the last day, and the changes of the forty days before.
 
-    Of a ruling that lasts, the first and the last verdict are kept, so thousands of healthy tables
-    add no more than that.
+    Of consecutive equal verdicts, only the first and the last are kept, so thousands of healthy
+    tables add few rows.
     """
 
     database: Database
@@ -182,9 +181,9 @@ class Verdicts:
             connection.execute(insert(verdicts), [_row(verdict) for verdict in many])
 
     def end_fails(self, passed: Sequence[Verdict]) -> None:
-        """Record when the last FAIL of each check ended: at the PASS that followed it.
+        """Record that the last FAIL of each check ended, at the PASS in *passed* that followed it.
 
-        ``at`` of these is when they were recorded; their mirrors were read before.
+        ``at`` of a verdict is when it was recorded; its mirror was read before that.
         """
         with self.database.write() as connection:
             for one in passed:
@@ -207,11 +206,11 @@ class Verdicts:
         return dict(rows)
 
     def latest(self) -> tuple[Verdict, ...]:
-        """The newest verdict of each table, check and outcome, in the order they were ruled.
+        """Return the newest verdict of each table, check and outcome, in the order of the rulings.
 
-        That order is the rows' own: a clock that went back makes times of no use for it.
-        An unreadable verdict counts as a FAIL without rows, unless it is known to be none. It
-        cannot be waived, and the next PASS ends it.
+        The order is that of the row ids, because a clock that was set back makes times useless. An
+        unreadable verdict counts as a FAIL without rows, unless its outcome is readable and not
+        FAIL. It cannot be waived, and the next PASS ends it.
         """
         each = (verdicts.c.table, verdicts.c.check, verdicts.c.outcome)
         newest = select(func.max(verdicts.c.id)).group_by(*each)
@@ -256,7 +255,7 @@ class Verdicts:
     def prune(self, now: datetime, looked_back_on: Collection[str] = ()) -> int:
         """Thin out old verdicts; return how many were deleted.
 
-        Repeated verdicts of the checks *looked_back_on* stay, for their numbers.
+        All numbers of the checks *looked_back_on* stay, also in repeated verdicts.
         """
         repeated = _repeated(now - _DAY, looked_back_on)
         gone = delete_rows(self.database, verdicts, verdicts.c.id.in_(repeated))
@@ -268,7 +267,7 @@ class Verdicts:
 
 
 def _repeated(before: datetime, looked_back_on: Collection[str]) -> Select[tuple[int]]:
-    """Select verdicts with the same ruling before and after them, up to *before*."""
+    """Select verdicts older than *before* whose neighbours have the same ruling."""
     own = (verdicts.c.table, verdicts.c.check)
     ruled = verdicts.c.outcome + literal(" ") + verdicts.c.code
     neighbours = (
@@ -305,7 +304,7 @@ def _row(verdict: Verdict) -> dict[str, object]:
 
 
 def _salvaged(stored: Mapping[str, bytes | None]) -> Verdict | None:
-    """Return the worst ruling that an unreadable row may hold; None if it was a PASS."""
+    """Return the worst ruling that an unreadable row may have; None if it was a PASS."""
     outcome = stored_text(stored["outcome"])
     if outcome == Outcome.PASS:
         return None
@@ -335,14 +334,14 @@ def _verdict(row: Row[Any]) -> Verdict:
     )
 
 
-BALANCED = timedelta(hours=6)  # for so long a merge may be reported again
+BALANCED = timedelta(hours=6)  # how long a merge may be reported again
 
 
 @dataclass(eq=False)
 class Accounts:
-    """Accounts of some hours, unbalanced ones of forty days, and totals for ever.
+    """Accounts of the last hours, unbalanced ones of forty days, and totals for ever.
 
-    Only this object adds accounts, so the newest residuals are read back once.
+    Only this object adds accounts, so the newest residuals are read from the store once.
     """
 
     database: Database
@@ -376,7 +375,7 @@ class Accounts:
         return {table: count for table, _, count in found}
 
     def residuals(self) -> Mapping[str, int]:
-        """Return table -> residual of its newest account; anything but 0 is wrong.
+        """Return table -> residual of its newest account; any value but 0 is an error.
 
         An unreadable account counts as 1, until a later merge of its table is recorded.
         """
@@ -442,7 +441,7 @@ def _total(row: Row[Any]) -> tuple[str, str, int]:
 
 
 def _whole(stored: object) -> int:
-    """Require a whole number, because SQLite stores any value in any column."""
+    """Require an integer, because SQLite stores any value in any column."""
     if not isinstance(stored, int):
         raise TypeError(f"{type(stored).__name__} for a number")
     return stored
@@ -476,12 +475,12 @@ KEPT = 100  # transitions per table, so that a flapping table does not fill the 
 
 @dataclass(eq=False)
 class TableStates:
-    """The newest transitions of each table. The only one of a table is kept for ever."""
+    """The newest transitions of each table. The newest one of a table is kept for ever."""
 
     database: Database
 
     def add(self, entered: Iterable[StateSince]) -> None:
-        """Record transitions, all or nothing; delete the oldest of a table beyond a limit."""
+        """Record transitions, all or nothing; delete the oldest of a table above ``KEPT``."""
         with self.database.write() as connection:
             for one in entered:
                 own = table_states.c.table == one.table
@@ -515,7 +514,7 @@ class TableStates:
 
 
 def _from(since: datetime) -> Any:
-    """Delete transitions at or after that instant: after a clock step they are recorded again."""
+    """Select transitions at or after *since*: after a clock step they are recorded again."""
     return table_states.c.since >= since
 
 
@@ -538,7 +537,7 @@ _NEW = {
 
 
 def unreadable_memory(table: str, check: str) -> ProofError:
-    """An error for a row that only a person may forget: it may hold what the check has found."""
+    """Return the error for an unreadable row, which may contain a finding; a person deletes it."""
     what = f"the stored memory of check {check} for {table} is unreadable"
     return ProofError(f"{what}; delete that row of the store (docs/runbooks/unknown.md)")
 
@@ -554,14 +553,14 @@ class CheckMemory:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Register, to be written with the next transaction."""
+        """Register this object, so that the next transaction writes its values."""
         self.database.first.append(self)
 
     def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
-        """Return the last stored value; None at first.
+        """Return the last stored value; None without any.
 
         Raises:
-            ProofError: its row in the store is unreadable; to forget it could hide what it held.
+            ProofError: its row in the store is unreadable; ignoring it could hide a finding.
         """
         place = table, check
         with self._lock:
@@ -624,7 +623,7 @@ class CheckMemory:
         return lambda: self._forget(rows)
 
     def _forget(self, written: Mapping[Place, Kept]) -> None:
-        """Keep what was remembered since."""
+        """Drop written values from the waiting ones, except those that changed since."""
         with self._lock:
             for place, kept in written.items():
                 self._known.pop(place, None)

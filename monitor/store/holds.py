@@ -23,7 +23,7 @@ GAP, HOLD = "gap", "hold"
 
 @dataclass(frozen=True, slots=True)
 class StoredHold:
-    """A gap or a hold; ``subject`` is a table, ``source:NAME`` or, for a gap, its partition.
+    """A stored gap or hold; ``subject`` is a table, ``source:NAME`` or, for a gap, its partition.
 
     ``tables`` are the affected tables of a gap; empty for a hold, whose subject names it.
     """
@@ -44,7 +44,7 @@ class Holds:
     database: Database
 
     def replace(self, gaps: Sequence[Gap], holds: Sequence[Hold], at: datetime) -> None:
-        """Replace all stored gaps and holds; those that stay keep their ``since``."""
+        """Replace all stored gaps and holds; unchanged ones keep their ``since``."""
         found = [_of_gap(gap, at) for gap in gaps] + [_of_hold(hold, at) for hold in holds]
         now = {(one.kind, one.id): one for one in found}
         with self.database.write() as connection:
@@ -98,7 +98,7 @@ def _hold_row(one: StoredHold, since: datetime) -> dict[str, object]:
 class HoldRegistry:
     """Holds of the last landing, and of each table's last merge; thread-safe.
 
-    What is held is replaced, never changed, so that a concurrent reader sees all of it.
+    Collections are replaced, never changed, so that a concurrent reader sees a consistent state.
     """
 
     store: Holds
@@ -106,11 +106,11 @@ class HoldRegistry:
     _gaps: tuple[Gap, ...] = ()
     _tables: Mapping[str, Hold] = field(default_factory=dict)
     _named: dict[str, dict[str, Hold]] = field(default_factory=dict)
-    _kept: tuple[tuple[Gap, ...], tuple[Hold, ...]] | None = None  # what the store has
+    _kept: tuple[tuple[Gap, ...], tuple[Hold, ...]] | None = None  # what is stored
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self) -> None:
-        """Remember what an earlier life kept."""
+        """Load the holds that an earlier run stored."""
         holds = [
             Hold(one.id, one.subject, one.reason, one.detail)
             for one in self.store.list()
@@ -122,22 +122,22 @@ class HoldRegistry:
             self._named[table] = {hold.reason: hold}
 
     def holds(self) -> tuple[Hold, ...]:
-        """All that stand now."""
+        """Return all current holds."""
         return (*self._sources, *self._tables.values())
 
     def why_held(self, table: str) -> str:
-        """Why the mirror of *table* does not merge; empty if it is not held."""
+        """Return why the mirror of *table* is not merged; empty if it is not held."""
         hold = self._tables.get(table)
         return "" if hold is None else hold.detail
 
     def landed(self, landed: LandingReport, at: datetime) -> None:
-        """Take over what one landing said."""
+        """Take over the holds and gaps of one landing."""
         with self._lock:
             self._sources, self._gaps = landed.holds, landed.gaps
             self._keep(at)
 
     def applied(self, merges: Iterable[MergeReport], at: datetime) -> None:
-        """Take over what the merges said of their tables."""
+        """Take over the holds of merges, each for its own table."""
         with self._lock:
             holds = {merge.table: self._named_once(merge.table, merge.hold, at) for merge in merges}
             tables = {**self._tables, **holds}
@@ -145,7 +145,7 @@ class HoldRegistry:
             self._keep(at)
 
     def lane_held(self, hold: Hold, sources: Iterable[str], at: datetime) -> None:
-        """Hold every source: the lane itself cannot go on."""
+        """Hold every source, because the whole lane is blocked."""
         with self._lock:
             self._sources = tuple(
                 Hold(hold.id, f"source:{source}", hold.reason, hold.detail) for source in sources
@@ -153,10 +153,10 @@ class HoldRegistry:
             self._keep(at)
 
     def _named_once(self, table: str, hold: Hold | None, at: datetime) -> Hold | None:
-        """*hold* with the second since which it stands in its id, if it names nothing of its own.
+        """Return *hold* with the second of its start in its id, unless its id is specific already.
 
-        A waiver ends with it: once the table has gone on, the next hold has another name.  What
-        comes between, as a lake that does not answer, ends nothing.
+        So a waiver ends with the hold: after a merge of the table, the next hold has another id.
+        Another hold in between, such as an unreachable lake, does not change the id.
         """
         if hold is None:
             self._named.pop(table, None)
@@ -169,9 +169,9 @@ class HoldRegistry:
         return known[hold.reason]
 
     def _keep(self, at: datetime) -> None:
-        """Store what is new: of each landing and each merge most is as it was."""
+        """Store gaps and holds if they changed; usually they are unchanged."""
         now = self._gaps, self.holds()
-        if now != self._kept or self.store.database.unreadable:  # that row may be one of these
+        if now != self._kept or self.store.database.unreadable:  # the row may be one of these
             self._kept = None
             self.store.replace(*now, at)
             self._kept = now

@@ -1,12 +1,12 @@
-"""Stores the ledger: rows by minute, table, op and hop, and what is still on its way.
+"""Stores the ledger: rows by minute, table, op and hop, and batches that still wait for a merge.
 
-Batches wait in ``ledger_open`` until a merge has reached them. Then they are compared, once, and
-only the minutes stay. Each report is stored in one transaction. A report that is missing leaves
-its batches UNKNOWN: nothing counts it as a loss.
+Batches wait in ``ledger_open`` until a merge has covered them. Then they are compared, once, and
+only the minutes stay. Each report is stored in one transaction. If a report is missing, its batches
+are UNKNOWN: they never count as a loss.
 
 Balanced and unknown minutes stay for some hours, minutes that were made good for 42 days. Residuals
-stay until they are made good, so that none ends by its age. What was proven stays proven: the proof
-is stored with the minute, and is not asked for again.
+stay until they are made good; none expires. A proof is stored with its minute, and is never asked
+for again.
 """
 
 import json
@@ -96,19 +96,19 @@ from pipeline.minute_counts import MINUTES, NO_MINUTE
 from pipeline.model import Hop
 from pipeline.reports import LandingReport, MergeReport
 
-KEPT = timedelta(hours=6)  # of minutes without a residual
+KEPT = timedelta(hours=6)  # how long minutes without a residual are kept
 MOST_WAITING = 100_000  # batches that wait for a merge; older ones are given up and unknown
-_LOST_AT_ONCE = 100  # tables and hops of which one statement reads residuals
-_TOGETHER = 20  # merges that are compared in one transaction
-_COMPARED = 500  # batches after which a transaction compares no other merge
-MOST_COUNTED = 1_000  # minutes of a table that wait for a store that takes nothing
-MOST_LOST = 1_000  # minutes with a residual that are read of a table and hop
-EVERY_TABLE = ""  # the row of ``ledger_reach`` of the batches that landing has reported
+_LOST_AT_ONCE = 100  # tables and hops whose residuals one statement reads
+_TOGETHER = 20  # merges compared in one transaction
+_COMPARED = 500  # after so many batches a transaction compares no further merge
+MOST_COUNTED = 1_000  # minutes of a table that wait while the store accepts no writes
+MOST_LOST = 1_000  # minutes with a residual that are read per table and hop
+EVERY_TABLE = ""  # row of ``ledger_reach`` for the batches that landing has reported
 _TOPICS = f"{LANDING_HOP}:"  # rows of ``ledger_reach``: by lane, batches whose topics were counted
-UNREAD = Recorded(2**62, 2**62)  # above each batch: so none is known to be recorded
+UNREAD = Recorded(2**62, 2**62)  # above every batch, so no batch counts as recorded
 
 Residuals = Mapping[tuple[str, str], int | None]
-"""(Table, hop) -> rows; None while that is unknown."""
+"""(Table, hop) -> rows; None while unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class CountedHop:
 class Ledger:
     """The ledger of one lane; ``_early`` are merges of batches that landing has not reported yet.
 
-    They are in memory only, because each process reports the newest merge of a table again.
-    ``copies`` compares what copies took over. ``_residuals`` and ``_losses`` are as stored but for
-    those of the ``_changed`` tables; None: of all tables.
+    Early merges are in memory only, because each process reports the newest merge of a table again.
+    ``copies`` is the ledger of the copies. ``_residuals`` and ``_losses`` are as stored, except for
+    the ``_changed`` tables; None: all tables have changed.
     """
 
     database: Database
@@ -134,7 +134,7 @@ class Ledger:
     _residuals: Residuals = field(default_factory=dict, repr=False)
     _losses: Mapping[tuple[str, str], TableLosses] = field(default_factory=dict, repr=False)
     _changed: set[str] | None = None
-    _lane: str | None = None  # of this service, once it has landed
+    _lane: str | None = None  # the lane of this service, once it has landed
     _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _merging: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -145,24 +145,24 @@ class Ledger:
     copies: CopyLedger = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Read what topics brought that waits to be stored."""
+        """Load the counts from topics that wait to be stored."""
         self._received, self._minutes = Received(self.database), Minutes(self.database)
         self.copies = CopyLedger(self.database, self._note_added)
 
     def know_copies(self, places: Mapping[str, str]) -> None:
-        """Know the *places* of the copies that there are, by their names in the config."""
+        """Set the *places* of the existing copies, by their names in the config."""
         self.copies.know_places(places)
-        self._note_changed(None)  # residuals of places that moved
+        self._note_changed(None)  # residuals of moved places
 
     def note_counts(self, verdict: Verdict, at: datetime) -> None:
-        """Keep what the check of a hop counted until the next transaction, with others' counts.
+        """Keep the counts of a hop from its check until the next transaction.
 
-        A PASS of it proves that what was missing has landed, or that a new base has it.
+        A PASS of this check proves that missing rows have landed, or that a new base contains them.
         """
         if verdict.check != COUNTING_CHECK:
             return
         key, passed = (verdict.table, Hop.COLLECTION.value), verdict.ruling.outcome is Outcome.PASS
-        proven = passed and bool(self._residuals.get(key))  # as read last: the next PASS says more
+        proven = passed and bool(self._residuals.get(key))  # as last read: the next PASS says more
         if not verdict.counted and not proven:
             return
         with self._lock:
@@ -176,7 +176,7 @@ class Ledger:
         return bool(self._counted)
 
     def write(self, connection: Connection) -> Callable[[], None]:
-        """Write counts of checks, of few tables at once; call the result after the commit."""
+        """Write counts of checks, for a few tables at once; call the result after the commit."""
         with self._lock:
             some = dict(islice(self._counted.items(), _TOGETHER))
         odd = {table: self._add_counted(connection, table, one) for table, one in some.items()}
@@ -186,7 +186,7 @@ class Ledger:
                 for table, one in some.items():
                     if self._counted.get(table) is one:
                         del self._counted[table]
-                    else:  # more was counted meanwhile
+                    else:  # more was counted since the write began
                         more, written = self._counted[table], set(map(id, one.entries))
                         left = tuple(each for each in more.entries if id(each) not in written)
                         self._counted[table] = replace(more, entries=left)
@@ -228,10 +228,10 @@ class Ledger:
     def _settle_topics(
         self, report: LandingReport, counted: Recorded
     ) -> list[tuple[str, LedgerEntry]]:
-        """Compare what topics brought in a batch.
+        """Compare the counts of a batch's topics with its rows.
 
-        If the batch before it was not counted, it may be of this minute or of the newest one: those
-        are unknown. It was lost, or an earlier version reported it without its topics.
+        If the batch before it was not counted, it belongs to this minute or to the newest stored
+        one: both become unknown. Its report was lost, or an earlier version sent it without topics.
         """
         landed, batch = report.started, report.batch or 0
         at = landed + report.took
@@ -241,7 +241,7 @@ class Ledger:
         return new if batch == counted.last + 1 else [*new, *self._unreported(report)]
 
     def _unreported(self, report: LandingReport) -> list[tuple[str, LedgerEntry]]:
-        """Entries of the minutes in which a batch may have landed that was not reported."""
+        """Return unknown entries for the minutes in which an unreported batch may have landed."""
         minute, here = ledger_minutes.c.minute, minute_of(report.started)
         own = and_(ledger_minutes.c.hop == LANDING_HOP, minute.between(*MINUTES))
         with self.database.read() as connection:
@@ -257,7 +257,7 @@ class Ledger:
         ]
 
     def _store_received(self, now: datetime) -> None:
-        """Store what topics brought in other minutes than that of *now*, a part at once."""
+        """Store the counts of all minutes except that of *now*, one part per transaction."""
         for key in [key for key in self._received.parts if key[0] != minute_of(now)]:
             began = time.monotonic()
             with self._receiving:
@@ -279,7 +279,7 @@ class Ledger:
         new: Collection[tuple[str, LedgerEntry]],
         at: datetime,
     ) -> None:
-        """Add entries of many tables to those of their minutes."""
+        """Add entries of many tables to the stored entries of their minutes."""
         there = self._minutes.of_tables(hop, new)
         for table, one in new:
             key = (table, one.minute)
@@ -288,11 +288,11 @@ class Ledger:
         store_of_tables(connection, hop, [(key[0], there[key]) for key in sorted(written)], at)
 
     def add_merges(self, lane: str, merges: Iterable[MergeReport], at: datetime) -> None:
-        """Compare each merge with the batches it covers; one that was compared changes nothing.
+        """Compare each merge with the batches it covers; a merge that was compared changes nothing.
 
-        Few tables are one transaction, and one alone that had many batches to wait for, so that
-        other writers wait for a moment only.  Never call it inside a transaction: a reader would
-        miss what is not committed yet.
+        One transaction compares a few tables, or one table with many waiting batches, so that other
+        writers wait only briefly. Never call it inside a transaction: a reader would miss
+        uncommitted rows.
         """
         new = [one for one in merges if one.since is not None and one.hold is None]
         if not new and not self._early:
@@ -308,7 +308,7 @@ class Ledger:
                         one = waiting.popleft()
                         tables.setdefault(one.table, False)
                         if one.batch > recorded.last or one.table in early:
-                            early[one.table] = one  # of two, the one before becomes unknown
+                            early[one.table] = one  # replaces an earlier one, which becomes unknown
                         else:
                             batches, odd = self._settle(connection, lane, one, recorded, at)
                             compared += batches
@@ -328,7 +328,7 @@ class Ledger:
         found = dict[str, list[LedgerEntry]]()
         stored = {hop: str(hop) for hop in LEDGER_HOPS}
         stored |= {copy_hop(copy): self.copies.hop(copy) for copy in copies}
-        with self._receiving:  # no minute that waits is stored meanwhile
+        with self._receiving:  # no waiting minute is stored meanwhile
             for hop, own_hop in stored.items():
                 found[hop] = self._minutes.select(and_(when, ledger_minutes.c.hop == own_hop))
             waiting = self._received.of_table(table)
@@ -337,10 +337,10 @@ class Ledger:
         return {hop: add_entries(own) for hop, own in found.items() if own}
 
     def residuals(self) -> Residuals:
-        """Return (table, hop) -> rows that are missing or too many, of the kept minutes.
+        """Return (table, hop) -> rows that are missing or too many, over the kept minutes.
 
-        None where none is known of, and a minute is unknown; absent where no minute is kept.  Only
-        minutes of tables that have changed since it was asked last are read.
+        The value is None if none is known and a minute is unknown. A hop without a kept minute is
+        absent. Only minutes of tables that have changed since the last call are read.
         """
         self._read_changed()
         stored = self._residuals
@@ -355,11 +355,11 @@ class Ledger:
     def residual_minutes(self, table: str) -> Mapping[str, tuple[int, int]]:
         """Return hop -> first and last minute of *table* with a residual; absent without any.
 
-        The hop of a copy is by its name, as in :meth:`residuals`.
+        The hop of a copy has the copy's name, as in :meth:`residuals`.
         """
         hop, minute = ledger_minutes.c.hop, ledger_minutes.c.minute
         own = and_(ledger_minutes.c.table == table, ledger_minutes.c.residual != 0)
-        known = and_(own, minute.between(*MINUTES))  # no unreadable one
+        known = and_(own, minute.between(*MINUTES))  # without unreadable minutes
         query = select(hop, func.min(minute), func.max(minute)).where(known).group_by(hop)
         with self.database.read() as connection:
             found = connection.execute(query).all()
@@ -371,7 +371,7 @@ class Ledger:
         }
 
     def _waiting_residuals(self, stored: Residuals) -> Residuals:
-        """Residuals at the hop from the topics, with minutes that are not stored yet."""
+        """Return the residuals at the landing hop, including minutes that are not stored yet."""
         found = dict[tuple[str, str], int | None]()
         for table, one in self._received.entries():
             key = (table, LANDING_HOP)
@@ -380,9 +380,9 @@ class Ledger:
         return found
 
     def losses(self) -> Mapping[str, TableLosses]:
-        """Return table -> its residuals that are not made good; read as :meth:`residuals`.
+        """Return table -> its residuals that are not made good; cached as in :meth:`residuals`.
 
-        Without those of its copies.
+        Residuals of its copies are not included.
         """
         self._read_changed()
         return {table: one for (table, hop), one in self._losses.items() if not hop}
@@ -394,9 +394,9 @@ class Ledger:
         return own.at_hop(copy_hop(copy))
 
     def make_good(self, table: str, *proven: tuple[Residual, str]) -> None:
-        """Store that residuals of *table* are made good, and by what; not what was found since.
+        """Store in one transaction that residuals of *table* are made good, each with its proof.
 
-        All are one transaction.
+        Residuals that were found later stay.
         """
         with self.database.write() as connection:
             for residual, proof in proven:
@@ -415,11 +415,11 @@ class Ledger:
                     store_entries(connection, table, residual.hop, [one.with_proof(proof)], at)
 
     def _read_changed(self) -> None:
-        """Read again what changed since it was read last; no writer waits for that."""
+        """Read again the tables that changed since the last read; no writer waits for that."""
         with self._reading, ExitStack() as failed:
             with self._lock:
                 changed, self._changed = self._changed, set()
-            failed.callback(self._note_changed, None)  # then all are read next time
+            failed.callback(self._note_changed, None)  # so after an error all are read next time
             if changed is None:
                 self._residuals = self._sum_residuals(true())
                 self._losses = dict(self._find_losses({table for table, _ in self._residuals}))
@@ -440,7 +440,7 @@ class Ledger:
     def _find_losses(
         self, tables: Collection[str]
     ) -> Iterator[tuple[tuple[str, str], TableLosses]]:
-        """Of the hops that no check speaks for, by table and the hop of a copy, else nothing."""
+        """Yield the losses at hops without a check, by table and the hop of a copy, else ""."""
         some = ((key, rows) for key, rows in self._residuals.items() if key[0] in tables)
         lost = {key: rows for key, rows in some if rows and key[1] != Hop.COLLECTION.value}
         found = dict[tuple[str, str], TableLosses]()
@@ -449,10 +449,10 @@ class Ledger:
             entries = [one for one in read if isinstance(one, LedgerEntry)]
             unread = sum(one for one in read if isinstance(one, int))
             own = group_residuals(require_hop(hop), entries) if entries else ()
-            if own and len(read) == MOST_LOST:  # the newest may go on
+            if own and len(read) == MOST_LOST:  # the newest residual may be longer
                 own = (*own[:-1], replace(own[-1], whole=False))
             known = unread + sum(one.rows for one in own)
-            more = max(rows - known, 0)  # a merge may have come between
+            more = max(rows - known, 0)  # a merge may have been stored in between
             whose = hop if is_copy_hop(hop) else ""
             losses = TableLosses(own, more, unread)
             found[table, whose] = found.get((table, whose), NO_LOSSES) + losses
@@ -461,9 +461,10 @@ class Ledger:
     def _read_lost(
         self, keys: Sequence[tuple[str, str]]
     ) -> Iterator[tuple[tuple[str, str], list[LedgerEntry | int]]]:
-        """Yield the oldest minutes with a residual of each table and hop, many at once.
+        """Yield the oldest minutes with a residual of each table and hop, many keys per statement.
 
-        An unreadable row is found by halves. Of it there are the rows that are missing.
+        Keys are halved until an unreadable row is isolated. Such a row yields its number of missing
+        rows.
         """
         if not 0 < len(keys) <= _LOST_AT_ONCE:
             for start in range(0, len(keys), _LOST_AT_ONCE):
@@ -494,8 +495,8 @@ class Ledger:
     def _sum_residuals(self, which: ColumnElement[bool]) -> dict[tuple[str, str], int | None]:
         columns = (ledger_minutes.c.table, ledger_minutes.c.hop)
         residual = ledger_minutes.c.residual
-        rows = case((func.typeof(residual) == "integer", residual), else_=1)  # one if unreadable
-        total = func.total(rows)  # a sum fails above 2**63
+        rows = case((func.typeof(residual) == "integer", residual), else_=1)  # 1 if unreadable
+        total = func.total(rows)  # SQL `sum` fails above 2**63
         sums = (total, func.max(ledger_minutes.c.unknown))
         with self.database.read() as connection:
             query = select(*columns, *sums).where(which).group_by(*columns)
@@ -506,15 +507,15 @@ class Ledger:
         }
 
     def _note_changed(self, tables: Collection[str] | None) -> None:
-        """Let the next question read *tables* again; None: all."""
+        """Read *tables* again on the next call; None: all tables."""
         with self._lock:
             known = self._changed
             self._changed = None if known is None or tables is None else known | {*tables}
 
     def _note_added(self, hop: str, added: Mapping[str, bool]) -> None:
-        """Read again tables whose minutes of *hop* were written: if any is odd, or it is new.
+        """Read a table again if its new minutes of *hop* are odd, or if the hop is new to it.
 
-        Minutes that balance change no other residual than one that is not known yet.
+        Minutes that balance change a residual only if it was unknown.
         """
         known = self._residuals
         self._note_changed(
@@ -522,12 +523,12 @@ class Ledger:
         )
 
     def _find_ended(self) -> set[str]:
-        """Return the tables whose residuals may be others without the minutes that were deleted.
+        """Return the tables whose residuals may have changed because minutes were deleted.
 
-        At a hop that missed nothing, that is so if no minute is left, and at one that is unknown,
-        if no minute is that any more. Minutes with a residual may have been repaired by a person.
+        At a hop without a residual, this is so if no minute is left. At an unknown hop, it is so if
+        no unknown minute is left. Minutes with a residual may have been edited by a person.
         """
-        with self._reading:  # what is being read may have been there before
+        with self._reading:  # a read that still runs may have seen the deleted minutes
             known = self._residuals
         found = {table for (table, _), rows in known.items() if rows}
         balanced, unknown = ledger_minutes.c.residual == 0, ledger_minutes.c.unknown > 0
@@ -543,8 +544,8 @@ class Ledger:
     def prune(self, now: datetime) -> int:
         """Delete old minutes without a residual, and batches that nothing merged.
 
-        Batches are old by their numbers, because a clock that is ahead makes all of them old.
-        Nothing merges those of a lane that this service does not land in any more.
+        The age of a batch is its number, because a fast clock would make all batches old. Batches
+        of a lane in which this service no longer lands are deleted, because nothing merges them.
         """
         self._store_received(now)
         old = ledger_minutes.c.at < now - HISTORY
@@ -563,10 +564,10 @@ class Ledger:
         return gone
 
     def give_up_removed(self, lane: str, kept: Collection[str], through: int, at: datetime) -> int:
-        """Give up batches up to *through* of tables that are not *kept*: nothing merges them.
+        """Give up batches up to *through* of tables not in *kept*, because nothing merges them.
 
-        Their minutes are unknown, and so is what a merge reads again of them, if a table comes
-        back.  What is missing stays.  Returns how many batches there were.
+        Their minutes become unknown, and so does what a merge reads of them if a table comes back.
+        Residuals stay. Returns the number of these batches.
         """
         old = and_(ledger_open.c.lane == lane, ledger_open.c.batch <= through)
         with self.database.read() as connection:
@@ -579,7 +580,7 @@ class Ledger:
         return gone
 
     def _give_up_table(self, lane: str, table: str, through: int, at: datetime) -> int:
-        """Give up the oldest batches of *table*, few at once; return how many."""
+        """Give up the oldest batches of *table*, a few at once; return how many."""
         own = and_(ledger_open.c.lane == lane, ledger_open.c.table == table)
         batch = ledger_open.c.batch
         with self.database.write() as connection:
@@ -606,7 +607,7 @@ class Ledger:
         return delete_rows(self.database, ledger_open, old)
 
     def _recorded(self, lane: str, table: str = EVERY_TABLE) -> Recorded:
-        """Return what was recorded of *table*, or of the lane; `UNREAD` if that is unreadable."""
+        """Return what is recorded of *table*, or of the lane; `UNREAD` if that is unreadable."""
         query = select(ledger_reach).where(reach_of(lane, table))
         found = self.database.decoded(query, ledger_reach, _recorded_in, lambda _: UNREAD)
         return found[0] if found else Recorded()
@@ -619,17 +620,17 @@ class Ledger:
         recorded: Recorded,
         at: datetime,
     ) -> tuple[int, bool]:
-        """Compare *merge* with its batches; return how many there were, and as `Minutes.add`."""
+        """Compare *merge* with its batches; return their number, and if a new minute is odd."""
         table, account = merge.table, merge.account
         settled = self._recorded(lane, table).last
-        if settled > recorded.last or recorded == UNREAD:  # which batches it had is not known
+        if settled > recorded.last or recorded == UNREAD:  # its batches are unknown
             settled, recorded = -1, UNREAD
         if merge.since is None or merge.batch <= settled:
             return 0, False  # a merge is reported again after a restart
         merged = MergedBatches(merge.since, merge.batch, at, account.minutes, account.explained)
         own = and_(ledger_open.c.lane == lane, ledger_open.c.table == table)
         passed = and_(own, ledger_open.c.batch <= merge.batch)
-        unread = and_(own, func.typeof(ledger_open.c.batch) != "integer")  # it may be any
+        unread = and_(own, func.typeof(ledger_open.c.batch) != "integer")  # it may be any batch
         landed = self._open(or_(passed, unread), merge.batch)
         new = settle_merge(merged, landed, recorded, settled)
         odd = self._minutes.add(connection, table, Hop.MERGE, new, at)
@@ -638,7 +639,7 @@ class Ledger:
         return len(landed), odd
 
     def _add_counted(self, connection: Connection, table: str, counted: CountedHop) -> bool:
-        """Add what was not added before, as `Minutes.add`: a check counts again after a restart."""
+        """Add minutes that are not stored yet, as `Minutes.add`: a restarted check counts again."""
         hop, at, every = Hop.COLLECTION, counted.at, tuple[LedgerEntry, ...]()
         if counted.entries:
             there = self._minutes.of_minutes(table, hop, {one.minute for one in counted.entries})
@@ -656,7 +657,7 @@ class Ledger:
         return counted.proven or are_odd(every)
 
     def _open(self, which: ColumnElement[bool], unread: int = 0) -> list[LandedBatch]:
-        """Return open batches; *unread* is the number of one whose own is unreadable."""
+        """Return open batches; *unread* is the number for a batch with an unreadable number."""
         query = select(ledger_open).where(which).order_by(ledger_open.c.batch)
         salvage = partial(_unread_batch, otherwise=unread)
         return self.database.decoded(query, ledger_open, _landed, salvage)
@@ -672,7 +673,7 @@ def _landed(row: Row[Any]) -> LandedBatch:
 
 
 def _unread_batch(stored: Mapping[str, bytes | None], otherwise: int) -> LandedBatch:
-    """An unreadable batch is unknown: without it, rows would seem to come from nowhere."""
+    """Return an unknown batch: without it, its rows would seem to come from nowhere."""
     return LandedBatch(salvage_number(stored["batch"], otherwise), datetime.now(UTC), None)
 
 

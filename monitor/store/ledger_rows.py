@@ -1,6 +1,6 @@
 """Stores the minutes of the ledger, and how far batches and versions were compared.
 
-A minute that cannot be read is unknown, and keeps the number of rows that were missing.
+An unreadable minute is unknown, but the number of its missing rows is kept.
 """
 
 from collections.abc import Collection, ItemsView, Iterable, Mapping, Sequence, Set
@@ -16,19 +16,19 @@ from monitor.store.schema import ledger_minutes, ledger_reach
 from pipeline.minute_counts import is_minute
 from pipeline.model import Hop
 
-AT_ONCE = 500  # tables that one statement names
-MOST_RESIDUAL = 2**40  # rows of a minute that are stored as its residual
-UNREADABLE = "unreadable"  # op of missing rows whose counts cannot be read
+AT_ONCE = 500  # tables per statement
+MOST_RESIDUAL = 2**40  # the highest stored residual of a minute, in rows
+UNREADABLE = "unreadable"  # op of missing rows whose counts are unreadable
 
 
 @dataclass(eq=False)
 class Minutes:
-    """The minutes that *database* has, by table and hop."""
+    """The minutes in *database*, by table and hop."""
 
     database: Database
 
     def select(self, which: ColumnElement[bool]) -> list[LedgerEntry]:
-        """Return the entries of the minutes for which a condition holds."""
+        """Return the entries of the minutes that match a condition."""
         query = select(ledger_minutes).where(which)
         return self.database.decoded(query, ledger_minutes, read_entry, salvage_minute)
 
@@ -41,7 +41,7 @@ class Minutes:
     def of_tables(
         self, hop: str, new: Collection[tuple[str, LedgerEntry]]
     ) -> dict[tuple[str, int], LedgerEntry]:
-        """Return the stored entries of the tables and minutes of *new*, few tables at once."""
+        """Return the stored entries for the tables and minutes of *new*, a few tables at once."""
         tables, minutes = sorted({table for table, _ in new}), {one.minute for _, one in new}
         found = dict[tuple[str, int], LedgerEntry]()
         for start in range(0, len(tables), AT_ONCE):
@@ -69,7 +69,7 @@ class Minutes:
         new: Sequence[LedgerEntry],
         at: datetime,
     ) -> bool:
-        """Add *new* entries to those of their minutes; return whether one of them is odd."""
+        """Add *new* entries to those of their minutes; return whether an old or new one is odd."""
         if not new:
             return False
         there = self.of_minutes(table, hop, {one.minute for one in new})
@@ -79,7 +79,7 @@ class Minutes:
 
 
 def are_odd(entries: Iterable[LedgerEntry]) -> bool:
-    """Whether a sum of residuals may be another with one of *entries*: else all balance."""
+    """Tell whether *entries* may change a sum of residuals: one misses rows or is unknown."""
     return any(one.missing or one.unknown for one in entries)
 
 
@@ -91,14 +91,14 @@ def of_hop(table: str, hop: str) -> tuple[ColumnElement[bool], ColumnElement[boo
 def store_entries(
     connection: Connection, table: str, hop: str, entries: Iterable[LedgerEntry], at: datetime
 ) -> None:
-    """Write *entries* in place of those of their minutes."""
+    """Replace the stored entries of the same minutes with *entries*."""
     store_of_tables(connection, hop, [(table, one) for one in entries], at)
 
 
 def store_of_tables(
     connection: Connection, hop: str, entries: Iterable[tuple[str, LedgerEntry]], at: datetime
 ) -> None:
-    """Write *entries*, each with its table, as :func:`store_entries`."""
+    """Replace the stored entries with *entries*, each with its table."""
     rows = [_dump_entry(table, hop, one, at) for table, one in entries]
     if rows:
         connection.execute(insert(ledger_minutes).prefix_with("OR REPLACE"), rows)
@@ -126,7 +126,7 @@ def read_entry(row: Row[Any]) -> LedgerEntry:
     """Return the entry of a stored minute.
 
     Raises:
-        ValueError, TypeError: a column does not have what was written.
+        ValueError, TypeError: a column has an invalid value.
     """
     require_hop(row.hop)
     return LedgerEntry(
@@ -143,7 +143,7 @@ def read_entry(row: Row[Any]) -> LedgerEntry:
 
 
 def require_hop(hop: str) -> str:
-    """Require a hop that has a ledger, or nothing knows what a row counts."""
+    """Return *hop*; a ValueError if it has no ledger, because its counts would mean nothing."""
     return hop if is_copy_hop(hop) or hop == LANDING_HOP else Hop(hop)
 
 
@@ -153,47 +153,47 @@ def read_dated_entry(row: Row[Any]) -> tuple[LedgerEntry, datetime]:
 
 
 def read_counts(stored: Any) -> dict[str, int]:
-    """Require names that can be shown, and numbers."""
+    """Return counts by name; require printable names and integers."""
     if not all(name.isprintable() for name, _ in read_items(stored)):
         raise ValueError("a name cannot be shown")
     return {name: read_integer(rows) for name, rows in stored.items()}
 
 
 def read_minute(stored: Any) -> int:
-    """Require a minute that a calendar has."""
+    """Return a minute; require one that a calendar has."""
     if not is_minute(read_integer(stored)):
         raise ValueError("a minute of no calendar")
     return int(stored)
 
 
 def read_integer(stored: Any) -> int:
-    """Require a number, because SQLite stores any value in any column."""
+    """Return an integer; SQLite stores any value in any column."""
     if not isinstance(stored, int):
         raise TypeError(f"{type(stored).__name__} for a number")
     return stored
 
 
 def read_items(stored: Any) -> ItemsView[str, Any]:
-    """Require an object of JSON."""
+    """Return the items of a JSON object; require an object."""
     if not isinstance(stored, dict):
         raise TypeError(f"{type(stored).__name__} for counts")
     return stored.items()
 
 
 def salvage_minute(stored: Mapping[str, bytes | None]) -> LedgerEntry:
-    """An unreadable minute is unknown, and keeps the number of rows that were missing."""
+    """Return an unknown entry for an unreadable minute, with the number of its missing rows."""
     minute, lost = salvage_number(stored["minute"]), salvage_number(stored["residual"])
     counts, found = ({UNREADABLE: lost}, datetime.now(UTC)) if lost else ({}, None)
     return LedgerEntry(minute if is_minute(minute) else 0, counts, unknown=True, found=found)
 
 
 def salvage_rows(stored: Mapping[str, bytes | None]) -> LedgerEntry | int:
-    """Of an unreadable minute, the rows that are missing."""
+    """Return the number of missing rows of an unreadable minute."""
     return salvage_number(stored["residual"], 1)
 
 
 def salvage_number(stored: bytes | None, otherwise: int = 0) -> int:
-    """Return the number that the bytes of a column spell."""
+    """Return the number that the bytes of a column spell, else *otherwise*."""
     return int(stored) if stored is not None and stored.isdigit() else otherwise
 
 
@@ -205,7 +205,7 @@ def reach_of(lane: str, table: str) -> ColumnElement[bool]:
 def store_reach(
     connection: Connection, lane: str, table: str, first: int, last: int, *, lineage: str = ""
 ) -> None:
-    """Write the row of *lane* and *table*; *lineage* is that of a copy."""
+    """Write the row of *lane* and *table*; *lineage* is set only for a copy."""
     connection.execute(delete(ledger_reach).where(reach_of(lane, table)))
     values = {"lane": lane, "table": table, "first": first, "last": last, "mirror": lineage or None}
     connection.execute(insert(ledger_reach).values(values))

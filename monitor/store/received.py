@@ -1,9 +1,9 @@
-"""Keeps what topics brought to tables until the minute is over, so that each is stored once.
+"""Keeps the counts of topics in memory until their minute is over, so that each is stored once.
 
-A table is in nearly each batch, and each of its minutes is a row somewhere in the store. So counts
-that balance are added up in memory. Until they are stored, each batch has a few rows of
-``ledger_received``, one after the other in the file: a kill loses nothing. Tables are in parts, so
-that the minutes of one part are stored, and its rows deleted, by one short transaction.
+Nearly every batch has rows of most tables, and each minute of a table is a separate row of the
+store. So counts that balance are added up in memory. Until they are stored, each batch writes a few
+rows to ``ledger_received``, which are adjacent in the file: a kill loses nothing. Tables are
+divided into parts, so that one short transaction stores the minutes of a part and deletes its rows.
 """
 
 import zlib
@@ -28,23 +28,23 @@ from pipeline.minute_counts import is_minute
 PARTS = 32
 _Counts = dict[str, int]
 _KIND = dict[str, tuple[_Counts, _Counts, bool]]
-"""Table -> what went in and came out alike, what became of it, and whether a part is unknown."""
-_UNREADABLE = -1  # the part of rows that cannot be read
+"""Table -> equal counts of what went in and came out, its explanation, and if a part is unknown."""
+_UNREADABLE = -1  # the part of unreadable rows
 Key = tuple[int, int]
 """Minute and part."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPart:
-    """The same minute of some tables, each the sum of what the ``rows`` of these ids have."""
+    """One minute of several tables: the sum of the stored rows with the ids ``rows``."""
 
     entries: Mapping[str, LedgerEntry]
     rows: tuple[int, ...]
 
     def at(self, now: datetime) -> datetime:
-        """Return from when on the minute is kept: *now*, if it is found now that it is unknown.
+        """Return the time from which the minute is kept: *now* if it is unknown, else its start.
 
-        An unreadable row has no entry while no table is known.
+        An unreadable row has no entries if no table is known.
         """
         if not self.entries or any(one.unknown for one in self.entries.values()):
             return now
@@ -52,7 +52,7 @@ class ReceivedPart:
         return datetime.fromtimestamp(0, UTC) + timedelta(minutes=first)
 
     def __add__(self, other: "ReceivedPart") -> "ReceivedPart":
-        """Both together."""
+        """Return the sum of both parts."""
         entries = dict(self.entries)
         for table, one in other.entries.items():
             entries[table] = entries[table].with_more(one) if table in entries else one
@@ -61,7 +61,7 @@ class ReceivedPart:
 
 @dataclass(eq=False)
 class Received:
-    """Entries that miss nothing and are in no minute of the store yet.
+    """Entries without missing rows whose minute is not in the store yet.
 
     ``parts`` is replaced and never changed, so that any thread may read it.
     """
@@ -70,7 +70,7 @@ class Received:
     parts: Mapping[Key, ReceivedPart] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Read what waited when the last service ended; a row that is unreadable had any table."""
+        """Load what waited when the last service ended; an unreadable row may be of any table."""
         found = self.database.decoded(select(ledger_received), ledger_received, _part, _unread)
         self._take((key, one) for key, one in found if key[1] != _UNREADABLE)
         lost = [(key, one) for key, one in found if key[1] == _UNREADABLE]
@@ -82,18 +82,18 @@ class Received:
             self._take([(key, ReceivedPart(unknown, one.rows))])
 
     def entries(self) -> Iterator[tuple[str, LedgerEntry]]:
-        """Yield each table with a minute of it that waits."""
+        """Yield (table, entry) for each waiting minute."""
         for part in self.parts.values():
             yield from part.entries.items()
 
     def of_table(self, table: str) -> list[LedgerEntry]:
-        """Return the minutes of *table* that wait."""
+        """Return the waiting minutes of *table*."""
         return [part.entries[table] for part in self.parts.values() if table in part.entries]
 
     def add(
         self, connection: Connection, new: Iterable[tuple[str, LedgerEntry]]
     ) -> Callable[[], None]:
-        """Write entries of one batch that miss nothing; call the result after the commit."""
+        """Write the balanced entries of one batch; call the result after the commit."""
         found = dict[Key, dict[str, LedgerEntry]]()
         for table, one in new:
             part = found.setdefault((one.minute, _part_of(table)), {})
@@ -125,7 +125,7 @@ class Received:
 
 
 def find_tables(database: Database) -> set[str]:
-    """Return the tables that the ledger knows; it reads an index of all minutes."""
+    """Return the tables in the ledger; it reads an index of all minutes."""
     known = select(ledger_minutes.c.table).union(select(ledger_open.c.table))
     with database.read() as connection:
         return {*connection.scalars(known)}
@@ -160,7 +160,7 @@ def _part(row: Row[Any]) -> tuple[Key, ReceivedPart]:
 
 
 def _unread(stored: Mapping[str, bytes | None]) -> tuple[Key, ReceivedPart]:
-    """Without entries: which tables it had is not known."""
+    """Return a part without entries, because its tables are unknown."""
     minute = int(text) if (text := stored["minute"] or b"").isdigit() else 0
     key = minute if is_minute(minute) else 0, _UNREADABLE
     return key, ReceivedPart({}, (int(stored["id"] or 0),))

@@ -31,17 +31,17 @@ from pipeline.model import Origin
 from pipeline.resubmissions import Resubmission, ResubmissionState
 
 KINDS = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "repair"}
-"""The verb that asks for it."""
+"""The verb that requests a backfill of this origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillSpec:
     """Selected rows, and the ``checks`` that must pass again once the rows are merged.
 
-    ``shown`` is the time that the rows show, ``incident`` the one that named them. A ``dry`` run
-    only reports what would change. ``rate`` as of a `BackfillRequest`. ``automatic``: a rule of
-    the config requested it, by a finding as of the ``fences`` (source and number); both say how it
-    was requested, not what is read, and are not compared.
+    ``shown`` is the time that the rows show, ``incident`` the incident that named them. A ``dry``
+    run only reports what would change. ``rate`` is as in `BackfillRequest`. ``automatic``: a rule
+    of the config requested it, for a finding as of ``fences`` (source and number). ``automatic``
+    and ``fences`` say how it was requested, not what is read, so they are not compared.
     """
 
     origin: Origin = Origin.SNAPSHOT
@@ -91,7 +91,7 @@ class StoredBackfill:
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """Return checks that have not passed since it was done."""
+        """Return the checks that have not passed since the rows were merged."""
         passed = {one.check for one in self.proofs if one.passed}
         return tuple(one for one in self.wish.checks if one not in passed)
 
@@ -115,7 +115,7 @@ def require_same(known: StoredBackfill, wish: BackfillSpec) -> StoredBackfill:
     """Return *known*, the running backfill, if it reads the same rows as *wish*.
 
     Raises:
-        ConfigError: it reads other rows.
+        ConfigError: *known* reads other rows.
     """
     if known.wish == wish:
         return known
@@ -136,7 +136,7 @@ class StoredBackfills:
     hides: Callable[[str], bool] = lambda _: False
 
     def add(self, asked: StoredBackfill) -> StoredBackfill:
-        """Record *asked*; return the running backfill of its table instead, if it reads the same.
+        """Record *asked*; if its table has a running backfill of the same rows, return that.
 
         Raises:
             ConfigError: other rows of the table are being read.
@@ -179,7 +179,7 @@ class StoredBackfills:
         return self._found(query)
 
     def wished(self) -> tuple[BackfillRequest, ...]:
-        """Return what the pipeline has to read."""
+        """Return the backfills that the pipeline has to read."""
         return tuple(
             BackfillRequest(one.id, one.table, w.origin, w.rows, w.shown, w.dry, w.rate)
             for one in self.open()
@@ -188,7 +188,7 @@ class StoredBackfills:
 
     def unchecked(self, since: datetime) -> tuple[StoredBackfill, ...]:
         """Return requests done after *since* whose checks have not all passed again."""
-        named = func.json_array_length(rereads.c.wish, "$.checks") > 0  # few of the ended ones
+        named = func.json_array_length(rereads.c.wish, "$.checks") > 0  # only a few have ended
         query = select(rereads).where(rereads.c.ended > since, named).order_by(rereads.c.at)
         return tuple(one for one in self._found(query) if one.done and one.unchecked)
 
@@ -201,7 +201,7 @@ class StoredBackfills:
             )
 
     def record_states(self, states: Iterable[BackfillState], at: datetime) -> None:
-        """Store the progress of each; one that is done, or was refused, has ended."""
+        """Store the progress of backfills; one that is done or refused has ended."""
         by_id: dict[str, list[BackfillState]] = {}
         for state in states:
             by_id.setdefault(state.id, []).append(state)
@@ -212,7 +212,7 @@ class StoredBackfills:
                 self._keep(id_, own, at if ended else None)
 
     def failed(self, why: str) -> None:
-        """Store *why* no backfill could run, as the reason of each one that waits."""
+        """Store *why* no backfill could run, as the reason of each waiting one."""
         for one in self.open():
             states = one.states or (BackfillState(one.id, one.table, ""),)
             updated = [
@@ -305,7 +305,7 @@ class Resubmissions:
     database: Database
 
     def add(self, asked: Resubmission, made: ResubmissionRecord) -> ResubmissionRecord:
-        """Record *made*, which says who requested *asked*.
+        """Record *made*, the correction that *asked* sends, with who requested it.
 
         Raises:
             ConfigError: another correction of the message waits to land.
@@ -334,7 +334,7 @@ class Resubmissions:
         )
 
     def record_states(self, states: Iterable[ResubmissionState], at: datetime) -> None:
-        """Store their progress; one that has landed, or was refused, has ended."""
+        """Store the progress of corrections; one that has landed or was refused has ended."""
         for one in states:
             over = one.refused or one.batch is not None
             values = {"batch": one.batch, "why": one.why, "ended": at if over else None}
@@ -380,7 +380,7 @@ _ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class PauseRecord:
-    """A pause requested ``at`` a time, when it ``ended``, and by whom: "" if it expired."""
+    """A pause: when and by whom it was requested and ended; "" if it expired."""
 
     pause: Pause
     at: datetime
@@ -399,7 +399,7 @@ class Pauses:
     def begin(self, asked: Pause) -> Pause:
         """Pause a table; a paused table gets the new reason and end, and keeps its start.
 
-        So no cut after the start can be called ready.
+        The start is kept so that no cut after it becomes ready.
         """
         with self.database.write() as connection:
             known = self.standing(asked.since).get(asked.table)
@@ -422,9 +422,9 @@ class Pauses:
         return True
 
     def standing(self, at: datetime) -> Mapping[str, Pause]:
-        """Return active pauses by table; a pause whose time has come is over.
+        """Return active pauses by table; a pause whose end has passed is over.
 
-        An unreadable pause is active, since ever, until it is resumed.
+        An unreadable pause is active, without a start, until it is resumed.
         """
         with self._lock:
             if self._open is None:
@@ -435,7 +435,7 @@ class Pauses:
         return {one.table: one for one in known if one.until is None or at < one.until}
 
     def list(self, at: datetime, *, limit: int = 100) -> tuple[PauseRecord, ...]:
-        """Return all pauses, newest first; one whose time has come by *at* has ended then."""
+        """Return all pauses, newest first; a pause whose end is at or before *at* has ended."""
         query = select(pauses).order_by(pauses.c.at.desc()).limit(limit)
         return tuple(self.database.decoded(query, pauses, lambda row: _record(row, at)))
 
@@ -486,7 +486,7 @@ class ArchiveRecord:
 
 @dataclass(eq=False)
 class Archives:
-    """Archive windows, kept for ever. Only this object adds windows, so they are read back once."""
+    """Archive windows, kept for ever. Only this object adds windows, so they are read once."""
 
     database: Database
     _known: tuple[ArchiveRecord, ...] | None = None
@@ -511,7 +511,7 @@ class Archives:
         return made, True
 
     def withdraw(self, number: str, word: Withdrawal) -> ArchiveRecord:
-        """Withdraw the window *number*; rows that it has kept stay.
+        """Withdraw the window *number*; the rows that it has kept stay.
 
         Raises:
             ConfigError: no window has this number, or it was withdrawn before.

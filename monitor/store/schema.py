@@ -379,7 +379,7 @@ def _ends_of_fails(connection: Connection) -> None:
 
 
 def _proofs_of_residuals(connection: Connection) -> None:
-    """Add when rows were found to be missing, and what proves that they are there again."""
+    """Add when rows were found to be missing, and the proof that they were made good."""
     _add_columns(connection, ledger_minutes, "made_good", "proof", "found")
     lost = (ledger_minutes.c.residual != 0) & ledger_minutes.c.found.is_(None)
     connection.execute(update(ledger_minutes).where(lost).values(found=ledger_minutes.c.at))
@@ -412,14 +412,13 @@ STEPS: tuple[Callable[[Connection], None], ...] = (
 )
 """The first makes a store, each after it the next version; a released step is never changed.
 
-The second adds what is read again from its source, the third pauses and states of tables,
-the fourth which rows are read again, the fifth what was corrected,
-the sixth windows of archives, the seventh those that were withdrawn,
-the eighth rows that a FAIL does not name and how waivers end,
-the ninth when FAILs ended, the tenth the ledger by minute,
-the eleventh proofs that its residuals are made good,
-the twelfth the lineage of a copy: its mirror, and the id of its load if that has one,
-the thirteenth what topics brought in minutes that are not over."""
+The second adds backfills, the third pauses and states of tables, the fourth the selected rows of
+backfills, the fifth corrections of messages, the sixth archive windows, the seventh their
+withdrawals, the eighth the rows that a FAIL does not name and how waivers end, the ninth when FAILs
+ended, the tenth the ledger by minute, the eleventh proofs that its residuals are made good, the
+twelfth the lineage of a copy: its mirror, and the id of its load if it has one, the thirteenth
+counts of topics in minutes that are not over.
+"""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

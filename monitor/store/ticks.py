@@ -1,7 +1,7 @@
 """Stores which ticks ran, how they ended, and which were missed.
 
-Consecutive missed ticks are one row with first, last and number. So are a tick that ran and the
-ticks that it ran through.
+Consecutive missed ticks are one row with first, last and number. A tick that ran is one row with
+the ticks that passed while it ran.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class Ticks:
     database: Database
 
     def start(self, job: str, planned: datetime, at: datetime) -> bool:
-        """Accept a tick; False if this one was accepted or missed before."""
+        """Accept a tick; False if it was accepted or missed before."""
         row = _row(job, planned, result=RUNNING, started=at)
         with self.database.write() as connection:
             if self._known(job, planned):
@@ -113,7 +113,7 @@ class Ticks:
     def forget(self, job: str, since: datetime, every: timedelta) -> None:
         """Delete ticks at or after *since*, which a fast clock has used up.
 
-        They run again; their totals stay.
+        They run again, but their totals stay.
         """
         mine, before = ticks.c.job == job, since - every
         with self.database.write() as connection:

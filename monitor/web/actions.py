@@ -1,8 +1,8 @@
 """Serves the routes that request backfills, pause merges and register archive windows.
 
-A bootstrap reads all rows of a table, a repair reads named rows, and a replay reads the rows of
-a condition. Each kind can be listed, and a running backfill can be cancelled. A pause is
-resumed, and an archive window is withdrawn.
+A bootstrap reads all rows of a table. A repair reads named rows. A replay reads the rows that meet
+a condition. Each kind can be listed, and a running backfill can be cancelled. A pause is resumed,
+and an archive window is withdrawn.
 """
 
 import re
@@ -55,7 +55,7 @@ BACKFILL_ROUTES = APIRouter(prefix="/v1")
 
 
 class BootstrapRequest(BaseModel):
-    """Who asks for new bases, and why."""
+    """Body of a request to bootstrap tables: which tables, why, and who asks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -127,13 +127,13 @@ def backfills(parts: Parts, limit: Limit = 100) -> JSONResponse:
 def answer_backfills(
     some: Iterable[StoredBackfill], parts: ApiParts, status: int = 200
 ) -> JSONResponse:
-    """Return the answer to a request that started or cancelled *some*."""
+    """Return the answer to a request that started or cancelled the backfills *some*."""
     made: answers.Backfills = {"rereads": [render_backfill(one, parts) for one in some]}
     return render.Answer(made, status)
 
 
 def select_tables(text: str, names: Iterable[str]) -> list[str]:
-    """Return the table *text*, or with `*` at its end all of *names* with that prefix."""
+    """Return the table *text*; with a final `*`, all of *names* that have this prefix."""
     begins = re.fullmatch(r"([^*]+)\*", text)
     return [text] if begins is None else [name for name in names if name.startswith(begins[1])]
 
@@ -142,7 +142,7 @@ def _require(name: str, parts: ApiParts) -> None:
     """Refuse a table that has not landed, that no statement names, and that no source has.
 
     Raises:
-        UnknownNameError: nothing knows the table.
+        UnknownNameError: the table is unknown everywhere.
     """
     if parts.gate.roster.table(name) is not None:
         return
@@ -156,7 +156,7 @@ def _require(name: str, parts: ApiParts) -> None:
 
 
 def render_backfill(one: StoredBackfill, parts: ApiParts) -> answers.Backfill:
-    """Render everything that is known of one backfill, for programs."""
+    """Render a backfill with its progress, estimates and results."""
     rows, now = one.wish.rows, parts.clock()
     far = backfill_progress(one, parts.estimates, now)
     return {
@@ -201,7 +201,7 @@ def render_backfill(one: StoredBackfill, parts: ApiParts) -> answers.Backfill:
 
 
 def _preview(one: StoredBackfill) -> answers.Preview | None:
-    """Return the findings of a dry run, of all shards."""
+    """Return the findings of a dry run, summed over all shards."""
     if not one.wish.dry or not one.done:
         return None
     found = RepairPreview()
@@ -219,13 +219,13 @@ REPAIR_ROUTES = APIRouter(prefix="/v1")
 Most = Annotated[int, Field(ge=1, le=10_000_000)]
 MOST_KEYS = 10_000
 MOST_DRY = 100_000
-DRY = "a dry run"  # the reason of a dry run without one
+DRY = "a dry run"  # default of ``reason`` for a dry run
 
 
 class RepairRequest(BaseModel):
-    """Who asks for which rows of a table, and why; ``most`` of them may be read.
+    """Body of a request to repair rows of a table; ``most`` is the highest number of rows to read.
 
-    Only a dry run needs no ``reason``.
+    ``reason`` is optional for a dry run only.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -241,9 +241,9 @@ class RepairRequest(BaseModel):
 
 
 class ReplayRequest(BaseModel):
-    """Who asks for rows of tables (a name, or the beginning of names and `*`), and why.
+    """Body of a request to replay rows; ``tables`` is a table name, or a prefix and `*`.
 
-    ``where`` is a plain condition, ``day`` the business day that the rows show.
+    ``where`` is a plain condition. ``day`` is the business day that the rows show.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -335,7 +335,7 @@ def _require_previewable(rows: RowSelection, most: int) -> None:
 
 
 def _fails(incident: str, table: Table, parts: ApiParts) -> tuple[Verdict, ...]:
-    """Return the newest FAILs of checks that name rows; of *incident* alone if one is given."""
+    """Return the newest FAILs of checks that name rows, only those of *incident* if it is set."""
     among = _checks_of(incident, table, parts) if incident else frozenset(NAMING)
     view = parts.current.board.table(table.name)
     found = () if view is None else view.verdicts
@@ -366,7 +366,7 @@ PAUSE_ROUTES = APIRouter(prefix="/v1")
 
 
 class PauseRequest(BaseModel):
-    """Who pauses which tables, why, and ``until`` when: an instant, or for how long."""
+    """Body of a request to pause merging; ``until`` is an instant or a duration."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -377,7 +377,7 @@ class PauseRequest(BaseModel):
 
 
 class ResumeRequest(BaseModel):
-    """Who lets which tables go on."""
+    """Body of a request to resume merging: which tables, and who asks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -444,7 +444,7 @@ ARCHIVE_ROUTES = APIRouter(prefix="/v1")
 
 
 class WindowRequest(BaseModel):
-    """Who says that deletes of a table only move rows to an archive, when, which and why."""
+    """Body of a request to register a window in which deletes only archive rows of a table."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -458,7 +458,7 @@ class WindowRequest(BaseModel):
 
 
 class WithdrawalRequest(BaseModel):
-    """Which window is taken back, by whom, and why."""
+    """Body of a request to withdraw an archive window: which one, why, and who asks."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

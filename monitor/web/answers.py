@@ -1,8 +1,8 @@
 """Defines the answers of the API: one typed dictionary for each JSON object.
 
-The same types make the OpenAPI document and check, by mypy, what the routes build.  Nothing is
-validated when a route answers: tests hold that real answers are as declared.  A later version may
-add keys.  Pure.
+The OpenAPI document is generated from these types, and mypy checks the routes against them. Answers
+are not validated at run time; tests compare real answers with the types. A later version may add
+keys. Pure.
 """
 
 from enum import Enum
@@ -33,7 +33,7 @@ def _one_of(kind: type[Enum]) -> FieldInfo:
 
 
 Instant = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-"""RFC 3339."""
+"""An instant in RFC 3339."""
 StateName = Annotated[str, _one_of(ReadinessState)]
 LifeName = Annotated[str, _one_of(TableState)]
 StageName = Annotated[str, _one_of(Stage)]
@@ -50,7 +50,7 @@ Severity = Annotated[str, _one_of(SeverityName)]
 
 
 class Problem(TypedDict):
-    """Why a request was refused or failed (RFC 9457); ``error`` and ``detail`` say the same."""
+    """Why a request was refused or failed (RFC 9457); ``error`` and ``detail`` hold one text."""
 
     type: str
     title: str
@@ -60,7 +60,7 @@ class Problem(TypedDict):
 
 
 class Reason(TypedDict):
-    """Why an answer is not READY; ``id`` is what a waiver takes, if a person may close it."""
+    """Why an answer is not READY; ``id`` is the id to waive, if a person may waive the reason."""
 
     code: str
     text: str
@@ -68,7 +68,7 @@ class Reason(TypedDict):
 
 
 class HopLag(TypedDict):
-    """One hop's lag, the age of the sample and the watermark; ``why`` where no lag is known."""
+    """The lag of one hop, the age of the sample and the watermark; ``why`` the lag is unknown."""
 
     hop: HopName
     lag_seconds: float | None
@@ -78,7 +78,7 @@ class HopLag(TypedDict):
 
 
 class Lags(TypedDict):
-    """Hops up to a stage, their sum, and the watermark of each stage."""
+    """The lags of all hops up to a stage, their sum, and the watermark of each stage."""
 
     lag_seconds: float | None
     hops: list[HopLag]
@@ -88,8 +88,8 @@ class Lags(TypedDict):
 class Readiness(Lags):
     """Whether one table may be read up to the cut, and why not.
 
-    ``version`` and ``path`` are the certified ones; absent before a certificate.  Each row that was
-    changed before ``verified_through`` was compared with its source; null while that is not known.
+    ``version`` and ``path`` are the certified ones; they are absent before a certificate. Each row
+    that was changed before ``verified_through`` was compared with its source; null while unknown.
     """
 
     table: str
@@ -110,7 +110,7 @@ class Readiness(Lags):
 
 
 class GateAnswer(TypedDict):
-    """One answer for all tables; ``state`` is the gravest, ``why`` is there without tables."""
+    """One answer for all tables; ``state`` is the gravest, ``why`` is set if no table exists."""
 
     state: StateName
     ready: bool
@@ -119,7 +119,7 @@ class GateAnswer(TypedDict):
 
 
 class StateSince(TypedDict):
-    """What a table is at, or was, since when and why."""
+    """A state of a table, current or past, with its start and reason."""
 
     state: LifeName
     since: Instant
@@ -127,13 +127,13 @@ class StateSince(TypedDict):
 
 
 class TableStateSince(StateSince):
-    """The same with the table's name."""
+    """A state of a table, with the table's name."""
 
     table: str
 
 
 class StageReadiness(TypedDict):
-    """Readiness of one stage without its lags."""
+    """The readiness of one stage, without its lags."""
 
     state: StateName
     cut: Instant
@@ -143,7 +143,7 @@ class StageReadiness(TypedDict):
 
 
 class Copy(HopLag):
-    """One copy of a table: its readiness for the end of yesterday, and what holds it."""
+    """One copy of a table: its readiness for the end of yesterday, and why it is held."""
 
     day: StageReadiness
     hold: str | None
@@ -152,8 +152,8 @@ class Copy(HopLag):
 class Table(Lags):
     """One table; ``day`` is readiness for the end of yesterday, ``recent`` for now, by stage.
 
-    Each row was compared with its source at ``compared_since`` or later, and each that was changed
-    before ``verified_through`` after that change; null while that is not known.
+    Each row was compared with its source at ``compared_since`` or later. Each row that was changed
+    before ``verified_through`` was compared after that change. Both are null while unknown.
     """
 
     table: str
@@ -169,7 +169,7 @@ class Table(Lags):
 
 
 class LateImage(TypedDict):
-    """Changes from before a cut that landed after its image was made."""
+    """Changes from before a cut that landed after the image of this cut was made."""
 
     table: str
     day: str | None
@@ -181,7 +181,7 @@ class LateImage(TypedDict):
 
 
 class LatePartition(TypedDict):
-    """Rows of files that came after their partition was due."""
+    """Rows of files that arrived after their partition was due."""
 
     table: str | None
     shard: str
@@ -193,7 +193,7 @@ class LatePartition(TypedDict):
 
 
 class Partition(LatePartition):
-    """What a window brought to one partition."""
+    """The rows that a window of offsets added to one partition."""
 
     late: int
 
@@ -208,20 +208,20 @@ class Arrivals(TypedDict):
 
 
 class Live(TypedDict):
-    """The process answers."""
+    """Always true: the process answers."""
 
     live: bool
 
 
 class Ready(TypedDict):
-    """Whether the monitoring round runs and the store works; ``why`` not."""
+    """Whether the monitoring round runs and the store works; ``why`` says why not."""
 
     ready: bool
     why: str
 
 
 class FirstLine(TypedDict):
-    """One cause that a person must know of first."""
+    """One cause that an operator must know of first."""
 
     kind: str
     about: str
@@ -252,7 +252,7 @@ Job = Annotated[
 
 
 class Service(TypedDict):
-    """The state of the service; ``turning`` is whether its monitoring round runs."""
+    """The state of the service; ``turning``: its monitoring round runs."""
 
     turning: bool
     why: str
@@ -275,7 +275,7 @@ class Fence(TypedDict):
 
 
 class Certificate(TypedDict):
-    """A READY answer with its evidence; ``revoked`` and ``why`` where it no longer holds."""
+    """A READY answer with its evidence; ``revoked`` and ``why`` say when and why it was revoked."""
 
     id: str
     table: str
@@ -298,7 +298,7 @@ class Certificate(TypedDict):
 
 
 class NewestOutcome(TypedDict):
-    """What a check said when it last ran."""
+    """The result of a check when it last ran."""
 
     outcome: OutcomeName
     reason: str
@@ -307,10 +307,10 @@ class NewestOutcome(TypedDict):
 class LedgerMinute(TypedDict):
     """One minute of a hop: rows by op; ``explained`` by term of the account.
 
-    In place of ops, `collection` has ``events``, and `landing` ``messages`` and ``rows``.
-    ``missing`` went in and did not come out; a negative number came out and did not go in.
-    ``residual`` counts both; null while a part is unknown or in flight. ``made_good`` was missing,
-    and ``proof`` says what proves that the mirror has it by now.
+    Instead of ops, `collection` counts ``events``, and `landing` counts ``messages`` and ``rows``.
+    ``missing`` is positive for rows that went in and did not come out, negative for the reverse.
+    ``residual`` counts both; null while a part is unknown or in flight. ``made_good`` rows were
+    missing and are in the mirror by now, as ``proof`` explains.
     """
 
     minute: Instant
@@ -326,11 +326,11 @@ class LedgerMinute(TypedDict):
 
 
 class LedgerOfHop(TypedDict):
-    """The minutes of one hop, ascending, and its residual of all minutes that are kept.
+    """The minutes of one hop, ascending, and the residual of all kept minutes.
 
-    ``oldest`` and ``newest`` are the first and the last minute that it is of; null without any.
-    The hop into a copy is `copy:` and its name.
-    ``note`` says why there are no minutes; empty if there are some.
+    ``oldest`` and ``newest`` are the first and last minute with a residual; null without any. The
+    hop into a copy is `copy:` and the copy's name. ``note`` says why there are no minutes; empty if
+    there are some.
     """
 
     hop: LedgerHopName
@@ -342,9 +342,9 @@ class LedgerOfHop(TypedDict):
 
 
 class TableLedger(TypedDict):
-    """What went into each hop of a table and what came out, by minute.
+    """The rows that went into and came out of each hop of a table, by minute.
 
-    ``note`` says why a part of the span is not known; empty if all of it is.
+    ``note`` says why a part of the span is unknown; empty if all of it is known.
     """
 
     table: str
@@ -355,9 +355,9 @@ class TableLedger(TypedDict):
 
 
 class Verdict(TypedDict):
-    """A verdict that was kept; ``keys`` name rows and never hold their values.
+    """A stored verdict; ``keys`` are keys of rows, never their values.
 
-    They are the first 20; ``more_keys`` counts those that are left out.
+    ``keys`` are the first 20; ``more_keys`` counts the others.
     """
 
     table: str
@@ -377,21 +377,21 @@ class Verdict(TypedDict):
 
 
 class WaitingCheck(TypedDict):
-    """A check whose last look at a table gave no verdict, and why."""
+    """A check that gave no verdict on a table when it last ran, and why."""
 
     check: str
     why: str
 
 
 class FailingCheck(TypedDict):
-    """A table, and the check of it that keeps an incident open."""
+    """A table, and the check that keeps its incident open."""
 
     table: str
     check: str
 
 
 class RepairStep(TypedDict):
-    """What follows for a table that a rule under `repair` matches, and why."""
+    """The next step for a table that a rule under `repair` matches, and why."""
 
     table: str
     next: NextStepName
@@ -399,10 +399,10 @@ class RepairStep(TypedDict):
 
 
 class Incident(TypedDict):
-    """An incident as a person on call needs it; ``repairs`` only of tables with a rule.
+    """An incident with what an operator on call needs; ``repairs`` only for tables with a rule.
 
-    ``keys`` are the first 20; ``more_keys`` counts those that are left out, and ``more_rows`` the
-    rows that differ and that no key names.
+    ``keys`` are the first 20; ``more_keys`` counts the other keys. ``more_rows`` counts the
+    differing rows that no key names.
     """
 
     id: str
@@ -433,23 +433,23 @@ class DifferingRows(TypedDict):
 
 
 class WholeIncident(Incident):
-    """An incident with all keys that it keeps, at most 1,000 keys or ranges.
+    """An incident with all its stored keys, at most 1,000 keys or ranges.
 
-    ``differing`` are the columns in which rows differ, as far as they are known.
+    ``differing`` are the columns in which rows differ, as far as known.
     """
 
     differing: list[DifferingRows]
 
 
 class Acknowledgement(TypedDict):
-    """Who has acknowledged an incident."""
+    """The acknowledgement of an incident: who and when."""
 
     id: str
     acknowledged: str
 
 
 class Waiver(TypedDict):
-    """What a person has waived; the last four keys are there once they are known."""
+    """A waived id; the last four keys are present once they are known."""
 
     id: str
     reason: str
@@ -462,7 +462,7 @@ class Waiver(TypedDict):
 
 
 class RecordedWaiver(Waiver):
-    """A waiver as it was recorded; ``new`` is false if the same one was open before."""
+    """A waiver as it was recorded; ``new`` is false if an equal waiver was open already."""
 
     new: bool
 
@@ -490,7 +490,7 @@ class ColumnLink(TypedDict):
 
 
 class CheckedAgain(TypedDict):
-    """What a check said after a repair had been merged."""
+    """The result of a check after a repair was merged."""
 
     check: str
     passed: bool
@@ -499,7 +499,7 @@ class CheckedAgain(TypedDict):
 
 
 class Preview(TypedDict):
-    """How many rows a dry run found, and which, as far as they are named."""
+    """How many rows a dry run found, with the named ones."""
 
     missing: int
     extra: int
@@ -508,7 +508,7 @@ class Preview(TypedDict):
 
 
 class BackfilledShard(TypedDict):
-    """How far a backfill is in one shard."""
+    """The progress of a backfill in one shard."""
 
     shard: str
     rows: int
@@ -548,13 +548,13 @@ class Backfill(TypedDict):
 
 
 class Backfills(TypedDict):
-    """Those that were asked for, or cancelled."""
+    """The backfills that a request started or cancelled."""
 
     rereads: list[Backfill]
 
 
 class Pause(TypedDict):
-    """A table whose merges were paused, by whom and why."""
+    """A pause of merging into a table: by whom, when and why."""
 
     table: str
     reason: str
@@ -567,7 +567,7 @@ class Pause(TypedDict):
 
 
 class Pauses(TypedDict):
-    """Those that began, or ended."""
+    """The pauses that a request began or ended."""
 
     pauses: list[Pause]
 
@@ -596,19 +596,19 @@ class Archive(TypedDict):
 
 
 class WithdrawnArchive(TypedDict):
-    """A window that counts no more."""
+    """An archive window that no longer applies."""
 
     window: Archive
 
 
 class RecordedArchive(WithdrawnArchive):
-    """A window as it was recorded; ``new`` is false if the same one was there before."""
+    """An archive window as it was recorded; ``new`` is false if an equal one existed already."""
 
     new: bool
 
 
 class Resubmission(TypedDict):
-    """A correction of a quarantined message; ``batch`` is the one in which it landed."""
+    """A correction of a quarantined message; ``batch`` is the batch in which it landed."""
 
     id: str
     change: str
@@ -623,7 +623,7 @@ class Resubmission(TypedDict):
 
 
 class QuarantinedChange(TypedDict):
-    """A message that could not be read, without what it says."""
+    """A message that could not be read, without its content."""
 
     id: str
     source: str
@@ -638,7 +638,7 @@ class QuarantinedChange(TypedDict):
 
 
 class QuarantinedMessage(QuarantinedChange):
-    """The same with the beginning of what it says; ``value`` is base64."""
+    """A quarantined message with the beginning of its content; ``value`` is base64."""
 
     text: str
     letters: int
@@ -651,7 +651,7 @@ class QuarantinedMessage(QuarantinedChange):
 
 
 class MainAndError(TypedDict):
-    """How many changes of a table were read, are in its mirror, in quarantine, and in neither."""
+    """How many changes of a table were read, and how many are in mirror, quarantine, or neither."""
 
     table: str
     read: int
@@ -669,7 +669,7 @@ class Quarantine(TypedDict):
 
 
 class TracedHop(TypedDict):
-    """What a hop has of a traced row; ``why`` if it did not answer, and then the rest is empty."""
+    """The findings of a hop about a traced row; if the hop did not answer, only ``why`` is set."""
 
     why: str | None
 
@@ -693,7 +693,7 @@ class TracedRecord(TypedDict):
 
 
 class TracedTopic(TracedHop):
-    """Records of the key that have not landed, the last is the newest."""
+    """Records of the key that have not landed; the last one is the newest."""
 
     records: list[TracedRecord]
 
@@ -701,7 +701,8 @@ class TracedTopic(TracedHop):
 class TracedChange(TypedDict):
     """An entry of the change log; ``order`` is epoch/log/pos/row.
 
-    ``at`` is the source's time, ``received`` that of the batch.  ``place`` is its message's.
+    ``at`` is the time at the source, ``received`` the time of the batch. ``place`` is the message's
+    topic, partition and offset.
     """
 
     op: str
@@ -714,7 +715,7 @@ class TracedChange(TypedDict):
 
 
 class TracedLog(TracedHop):
-    """Entries of the key, and what emptied its shard, the newest first by order."""
+    """Entries of the key and truncations of its shard, newest first by order."""
 
     changes: list[TracedChange]
 
@@ -734,10 +735,10 @@ class TracedQuarantine(TracedHop):
 
 
 class TracedMirror(TracedHop):
-    """The row in a version of the mirror, null if it does not have it, and what wrote it.
+    """The row in a version of the mirror, and the change that wrote it; null if the row is absent.
 
-    ``applied`` is the batch that the version is merged through, ``batch`` the one that wrote the
-    row.  ``committed`` is there for an older version.
+    The version is merged through batch ``applied``. Batch ``batch`` wrote the row. ``committed`` is
+    set for an older version only.
     """
 
     version: int | None
@@ -753,7 +754,7 @@ class TracedMirror(TracedHop):
 class TracedShard(TypedDict):
     """The row in one shard: where it is, what to do, and all hops side by side.
 
-    ``columns`` differ between source and mirror.  ``before`` is an older version of the mirror.
+    ``columns`` differ between source and mirror. ``before`` is an older version of the mirror.
     """
 
     shard: str
@@ -772,7 +773,7 @@ class TracedShard(TypedDict):
 class TraceSearch(TypedDict):
     """How far a trace searched: records of topics, files and row groups of the change log.
 
-    ``down_to`` is the lowest batch from which on all was searched; 0 if the whole log was.
+    All batches from ``down_to`` on were searched; 0 if the whole log was.
     """
 
     records: int | None
@@ -785,7 +786,7 @@ class TraceSearch(TypedDict):
 
 
 class TracedImage(TypedDict):
-    """An image that the table has."""
+    """An image of the table."""
 
     cut: Instant
     version: int
@@ -793,7 +794,7 @@ class TracedImage(TypedDict):
 
 
 class TracedCopy(TypedDict):
-    """A copy that the table has, and why it is held, if it is."""
+    """A copy of the table, and why it is held, if it is."""
 
     name: str
     held: str | None
@@ -802,8 +803,8 @@ class TracedCopy(TypedDict):
 class Trace(TypedDict):
     """One row in all shards that have it, or in the first one if none has.
 
-    ``key`` is as the change log writes it.  ``respelled`` if the source spells it otherwise than
-    it was asked for.  ``shards`` counts those of the table.
+    ``key`` is spelled as in the change log. ``respelled`` is true if the source spells the key
+    otherwise than the request. ``shards`` is the number of shards of the table.
     """
 
     table: str
@@ -818,13 +819,13 @@ class Trace(TypedDict):
 
 
 def declare_problem(description: str) -> dict[str, Any]:
-    """The declaration of an error in an OpenAPI document."""
+    """Return the declaration of an error for an OpenAPI document."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {"description": description, "content": {PROBLEM_JSON: {"schema": schema}}}
 
 
 def declare_answer(model: object, description: str = "Successful Response") -> dict[str, Any]:
-    """The declaration of an answer in an OpenAPI document."""
+    """Return the declaration of an answer for an OpenAPI document."""
     return {"description": description, "model": model}
 
 

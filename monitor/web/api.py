@@ -1,8 +1,8 @@
 """Serves the HTTP API: gate and readiness for programs, metrics, and the status page.
 
-The gate answers 200 for ready, 404 for not ready or unknown, 409 for blocked or revoked, and 400
-for an unknown table or an invalid cut. An unknown path is 400, too. Elsewhere an unknown name is
-404.
+The gate answers 200 for ready, 404 for not ready or unknown, and 409 for blocked or revoked. It
+answers 400 for an unknown table or an invalid cut. An unknown path is 400, too. Elsewhere, unknown
+names are 404.
 
 Only the gate and waivers query sources or the lake, at most once per sample age.
 """
@@ -74,7 +74,7 @@ GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 
 
 def build_application(parts: ApiParts) -> FastAPI:
-    """The whole application; every error is a problem document."""
+    """Return the whole application; every error is a problem document."""
     app = _api(parts.access)
     app.state.parts, app.state.room = parts, parts.room()
     app.add_middleware(RequestRules)  # inside the middleware below
@@ -83,7 +83,7 @@ def build_application(parts: ApiParts) -> FastAPI:
 
 
 def openapi_document() -> dict[str, Any]:
-    """The OpenAPI document of a service on loopback without a token; none needs to run."""
+    """Return the OpenAPI document of a service on loopback without a token; none needs to run."""
     return _api(Access()).openapi()
 
 
@@ -112,7 +112,7 @@ class TrustedOnly:
     access: Access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer instead of the application what is refused: 403, or 401 without the token."""
+        """Answer a refused request instead of the application: 403, or 401 without the token."""
         if scope["type"] == "http":
             headers = HTTPConnection(scope).headers
             host, origin = headers.get("host", ""), headers.get("origin", "")
@@ -205,7 +205,10 @@ async def _decision(
     *,
     patient: bool,
 ) -> Decision:
-    """The first answer that ends the wait, or the last one in time; who has *gone* keeps none."""
+    """Return the first answer that ends the wait, else the last one in time.
+
+    A client that has *gone* gets no further answer.
+    """
     began = parts.clock()
     with parts.way.foreground(), parts.scrape.gate_latency.time():
         decision = await run_in_threadpool(parts.gate.decide, *question)
@@ -215,7 +218,7 @@ async def _decision(
             break
         later = await room.next(question, (began + patience - now).total_seconds(), gone)
         if later is None:
-            break  # "not yet" is never wrong
+            break  # "not yet" is always safe
         decision = later
     return decision
 
@@ -226,7 +229,7 @@ async def _decision(
 def late(parts: Parts, since: str | None = None) -> JSONResponse:
     """Days and partitions to compute again.
 
-    Days: changes before a cut landed after its image was made. Partitions: rows of files came
+    Days: changes before a cut landed after its image was made. Partitions: rows of files arrived
     after their hour.
     """
     instant = None if since is None else parts.gate.cut(since, "since")
@@ -248,7 +251,7 @@ def metrics(parts: Parts) -> Response:
 
 @SERVICE_ROUTES.get("/livez", responses={200: declare_answer(answers.Live)})
 async def live() -> JSONResponse:
-    """The process answers."""
+    """Liveness: 200 while the process runs."""
     return render.Answer({"live": True})
 
 

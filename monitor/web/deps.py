@@ -1,18 +1,18 @@
 """Provides what API routes share: request checks, parts, limits and gate long polling.
 
-A request is accepted or refused by its Host, Origin and token. A page whose name resolves to
-this service (DNS rebinding) sends its own name as Host. A browser adds the Origin of the page
-to a request that writes. For an image or a link it adds only Sec-Fetch-Site, and reading the
-gate stores a certificate, and tracing a row commits heartbeats at its source. Programs send
-neither Origin nor Sec-Fetch-Site.
+A request is accepted or refused by its Host, Origin and token. A page whose name resolves to this
+service (DNS rebinding) sends its own name as Host. A browser adds the Origin of the page to a
+request that writes. To a request for an image or a link it adds only Sec-Fetch-Site. Such requests
+matter too: reading the gate stores a certificate, and tracing a row commits heartbeats at its
+source. Programs send neither Origin nor Sec-Fetch-Site.
 
-FastAPI reads the parameters of a route once, when its router is made. So routers know no parts,
-and get those of their application with each request.
+FastAPI reads the parameters of a route once, when its router is made. So a router has no parts of
+its own, and gets those of its application with each request.
 
-Every second, one thread examines all waiting gate questions and finds those that may be READY
-by now. These are asked again, once for all requests with the same question. Only a few are
-asked at a time, and new requests go first. The others are asked in rotation too, because
-something else may have closed them.
+Every second, one thread examines all waiting gate questions and finds those that may be READY by
+now. These are asked again, once for all requests with the same question. Only a few are asked at a
+time, and new requests go first. The others are asked in rotation too, because another cause may
+have closed them.
 """
 
 import asyncio
@@ -52,10 +52,10 @@ from pipeline.sources.source import SourceArrivals
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"", "none", "same-origin"})
-"""What Sec-Fetch-Site may be: no browser, an address that a person typed, a page of ours."""
+"""Accepted values of Sec-Fetch-Site: no browser, an address that a user typed, our own page."""
 API = "/v1/"
 OPEN = frozenset({"/livez", "/readyz", "/metrics"})
-"""Paths that may be read without a token from any machine: they show no row."""
+"""Paths that any machine may read without a token, because they show no row."""
 
 TOKEN_NEEDED = (
     "this request needs the token of http.auth; "  # noqa: S105  - not a token
@@ -67,7 +67,7 @@ TOKEN_NEEDED = (
 class Access:
     """Which requests the service accepts.
 
-    ``names`` are its host names, ``token`` is the one that a request must bring, empty if none is
+    ``names`` are its host names. ``token`` is the token that a request must bring, empty if none is
     set. ``beyond``: other machines reach the service, so reading needs the token, too.
     """
 
@@ -102,11 +102,12 @@ def find_refusal(
     site: str = "",
     acts: bool = False,
 ) -> str:
-    """Why a request is refused, with the fix; empty if it is accepted.
+    """Return why a request is refused, with the fix; empty if it is accepted.
 
-    *host* and *origin* are the request's headers, empty where it has none; *names* are ours.
-    *bound* is the address at which this connection arrived, *site* the header Sec-Fetch-Site.
-    Links of other sites may lead to the pages for people, not to the API or to a page that *acts*.
+    *host* and *origin* are the request's headers, empty if absent. *names* are those of the
+    service. *bound* is the address at which this connection arrived, *site* the header
+    Sec-Fetch-Site. Other sites may link to the pages for people, but neither to the API nor to a
+    page that *acts*.
     """
     if not _is_ours(_name(f"//{host}"), names, bound):
         return f"Host {host!r} is not a known name of this service; add it to http.names"
@@ -132,11 +133,11 @@ def _name(address: str) -> str:
         return ""
 
 
-AGAIN = 1.0  # seconds between two turns
+AGAIN = 1.0  # seconds between two rounds
 SEEN = 1.0  # seconds between two looks for disconnected clients
 GRACE = 1.0  # seconds that a timed-out request waits for its last answer
-MOST = 200  # questions per turn: at a millisecond each, a fifth of the time
-FEWEST, TURNS = 20, 30  # per turn without hope, so that all are asked in 30 turns
+MOST = 200  # questions per round: at a millisecond each, a fifth of the time
+FEWEST, TURNS = 20, 30  # least number per round without hope, so that all are asked in 30 rounds
 MOST_WAITING = 1_000  # requests; each keeps a connection that health checks need, too
 AT_ONCE = 4  # one silent mirror must not block the answers of the others
 Q = TypeVar("Q", bound=Hashable)
@@ -145,24 +146,24 @@ log = structlog.get_logger(__name__)
 
 
 async def never_gone() -> bool:
-    """The default for clients: none has disconnected."""
+    """Report that the client is connected: the default for clients."""
     return False
 
 
 class BusyError(UnreachableError):
-    """Too many requests wait already; the same request is answered later."""
+    """Raised if too many requests wait already; the same request may succeed later."""
 
 
 class LongPollFullError(BusyError):
-    """Too many requests wait already; the same request without a wait is answered."""
+    """Raised if too many requests wait at the gate; the same request without a wait is answered."""
 
 
 @dataclass(eq=False)
 class LongPoll(Generic[Q, A]):
-    """``ask`` answers a question, in a thread; to be used from one event loop.
+    """Answers waiting requests by calling ``ask`` in threads; to be used from one event loop.
 
-    ``hopeful`` selects the questions that are worth asking; ``closing`` is whether waiting must
-    end.  At most ``most`` requests wait at once.
+    ``hopeful`` selects the questions that are worth asking. ``closing`` returns whether waiting
+    must end. At most ``most`` requests wait at once.
     """
 
     ask: Callable[[Q], A]
@@ -182,10 +183,10 @@ class LongPoll(Generic[Q, A]):
         within: float | None = None,
         gone: Callable[[], Awaitable[bool]] = never_gone,
     ) -> A | None:
-        """Return the next answer to *question*, shared by all who wait for it; in *within* seconds.
+        """Return the next answer to *question*, shared by all who wait for it.
 
-        None if no answer comes by then, nor shortly after the last attempt; and None for a client
-        that has *gone*, whose place is free.
+        None if no answer comes within *within* seconds, nor shortly after the last attempt. None
+        also for a client that has *gone*; its slot is then free.
 
         Raises:
             LongPollFullError: ``most`` wait already.
@@ -238,7 +239,7 @@ class LongPoll(Generic[Q, A]):
         self.way.give()
         try:
             return self.hopeful(questions)
-        except Exception:  # the boundary of one turn: the next turn asks again
+        except Exception:  # the boundary of one round: the next round asks again
             log.exception("hope_unknown", waiting=len(questions))
             return ()
 
@@ -253,7 +254,7 @@ class LongPoll(Generic[Q, A]):
         return await to_thread.run_sync(partial(self._ask, question), limiter=self._limit)
 
     def _tell(self, question: Q, asked: asyncio.Task[A]) -> None:
-        """Pass the answer, or the error of the question, to those who wait for it."""
+        """Pass the answer, or the error of the question, to the requests that wait for it."""
         del self._asked[question]
         answer = self._waiting.pop(question)
         if asked.cancelled():
@@ -271,10 +272,10 @@ class LongPoll(Generic[Q, A]):
 
 @dataclass(eq=False)
 class ThreadLimit:
-    """Runs slow work in threads of its own, at most ``at_once``, so that no other request waits.
+    """Runs slow work in its own threads, at most ``at_once``, so that other requests do not wait.
 
-    At most ``most`` more wait for a thread. ``work`` names them in messages. To be used from one
-    event loop.
+    At most ``most`` more calls wait for a thread. ``work`` names the work in messages. To be used
+    from one event loop.
     """
 
     work: str
@@ -284,7 +285,7 @@ class ThreadLimit:
     _limit: CapacityLimiter | None = None
 
     async def run(self, call: Callable[[], A]) -> A:
-        """Return what *call* returns, in a thread.
+        """Run *call* in a thread and return its result.
 
         Raises:
             BusyError: ``most`` wait already.
@@ -306,12 +307,12 @@ GateRoom = LongPoll[GateQuestion, Decision]
 
 @dataclass(frozen=True, slots=True)
 class ApiParts:
-    """What the API answers from; ``estimates``: source -> about how many rows each shard has.
+    """The objects that routes read and write; ``estimates``: source -> estimated rows per shard.
 
-    ``errors`` reads what is quarantined, ``links`` which columns are which; None without a lake.
-    ``arrivals`` are of sources whose rows come in partitions. ``rows`` traces single rows; None
-    without a lake. ``traces`` limits how many are traced at once. ``waits``: table -> checks whose
-    last look gave no verdict, each with the reason.
+    ``errors`` reads the quarantine, and ``links`` the lineage of columns; both are None without a
+    lake. ``arrivals`` are those of sources whose rows come in partitions. ``rows`` traces single
+    rows; None without a lake. ``traces`` limits how many are traced at once. ``waits``: table ->
+    checks whose last look gave no verdict, each with the reason.
     """
 
     gate: Gate
@@ -337,7 +338,7 @@ class ApiParts:
         object.__setattr__(self, "scrape", Scrape(self.current, self.clock))
 
     def borne(self, name: str) -> bool:
-        """Tell whether something waivable has this id now."""
+        """Tell whether anything waivable has this id now."""
         return WaivableIds(self.gate, self.store.outbox).exists(name)
 
     def table(self, name: str) -> Table:
@@ -456,16 +457,16 @@ def _in_utc(at: datetime) -> datetime:
 
 
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-"""With its offset; what is taken is the same in UTC."""
+"""An instant with its offset, converted to UTC."""
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 """A name, a reason or a person: never blank."""
 Word = Annotated[str, StringConstraints(max_length=200)]
 """A name or a value that may be left out."""
 Line = Annotated[str, StringConstraints(max_length=100_000)]
-"""A key, range or condition; half a surrogate pair is refused, as in each text with a bound."""
+"""A key, range or condition; half a surrogate pair is refused, as in each bounded text."""
 TableNames = Annotated[list[Text], Field(min_length=1, max_length=1000)]
-"""Tables that something is done with at once."""
+"""The tables of one request."""
 Limit = Annotated[int, Query(ge=1, le=10_000)]
-"""How many are listed at most."""
+"""The highest number of listed entries."""
 Rate = Annotated[int, Field(ge=0, le=100_000_000)]
-"""Rows a second that may be read; 0: as the source's limits let it."""
+"""The highest number of rows read per second; 0: only the source's limits apply."""

@@ -1,7 +1,7 @@
-"""Serves what was decided, which columns are connected, and which partitions got rows.
+"""Serves past decisions, the lineage of columns, and the partitions that got rows.
 
-Decisions are certificates, verdicts, table states, incidents and waivers. Lineage is asked by
-the table name of either side. Arrivals exist only for sources whose rows come in partitions.
+Decisions are certificates, verdicts, table states, incidents and waivers. Lineage accepts the table
+name of either side. Arrivals exist only for sources whose rows come in partitions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ from pipeline.errors import ConfigError, UnknownNameError, UnreachableError
 from pipeline.model import Shard
 from pipeline.sources.source import PartitionArrivals
 
-MOST_LOOKED_AT = 1_000  # verdicts that are searched for names of checks
+MOST_LOOKED_AT = 1_000  # newest verdicts that are searched for names of checks
 _BOOTSTRAP = "sluice bootstrap TABLE --reason ..."
 HISTORY_ROUTES = APIRouter(prefix="/v1")
 
 
 class WaiverRequest(BaseModel):
-    """Who closes what, why, and ``until`` when: an instant, or for how long."""
+    """Body of a request to waive an id; ``until`` is an instant or a duration."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +42,7 @@ class WaiverRequest(BaseModel):
 
 
 class WithdrawalRequest(BaseModel):
-    """Who withdraws a waiver, and why."""
+    """Body of a request to withdraw a waiver: who and why."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,7 +51,7 @@ class WithdrawalRequest(BaseModel):
 
 
 class AckRequest(BaseModel):
-    """Who acknowledges an incident."""
+    """Body of a request to acknowledge an incident: who."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -119,9 +119,9 @@ def verdicts(
     "/checks", responses={200: declare_answer(list[answers.WaitingCheck]), **NOT_FOUND}
 )
 def waiting_checks(parts: Parts, table: Text) -> JSONResponse:
-    """Checks whose last look at a table gave no verdict, with the reason.
+    """Checks whose last run on a table gave no verdict, with the reason.
 
-    They have nothing to compare, nothing new, or not yet.
+    They have nothing to compare, nothing new, or nothing yet.
     """
     parts.require_known(table)
     found: list[answers.WaitingCheck] = [
@@ -186,7 +186,7 @@ def acknowledge(parts: Parts, number: str, body: AckRequest) -> JSONResponse:
 
 
 def _list_incidents(parts: ApiParts, states: Sequence[IncidentState], limit: int) -> list[Incident]:
-    """Return those in any of *states*, newest first; what the store does not take is among them."""
+    """Return incidents in any of *states*, newest first, including those not stored yet."""
     stored = {one.id: one for one in parts.store.incidents.list(states, limit=limit)}
     every = {**stored, **_unstored(parts)}.values()
     found = [one for one in every if one.state in states]
@@ -194,7 +194,7 @@ def _list_incidents(parts: ApiParts, states: Sequence[IncidentState], limit: int
 
 
 def _unstored(parts: ApiParts) -> Mapping[str, Incident]:
-    """Return open incidents by id, as the service keeps them while its store takes nothing."""
+    """Return open incidents by id that the service keeps while its store accepts no writes."""
     if not parts.store.database.problem:
         return {}
     return {one.id: one for one in parts.current.board.incidents}
@@ -332,7 +332,7 @@ def arrivals(
 
 
 def late_arrivals(parts: ApiParts, since: datetime | None) -> list[answers.LatePartition]:
-    """Return the rows that came late for each partition *since* then; without images."""
+    """Return the rows that arrived late *since* then, for each partition; without images."""
     return [
         _arrival_answer(parts, source, one)
         for source, asked in parts.arrivals.items()
@@ -353,6 +353,6 @@ def _arrival_answer(parts: ApiParts, source: str, one: PartitionArrivals) -> ans
 
 
 def _table(parts: ApiParts, shard: Shard) -> str | None:
-    """Return the table into which its rows are mirrored; None before any has landed."""
+    """Return the table whose mirror has the rows of *shard*; None before any has landed."""
     tables = (view.table for view in parts.current.board.tables)
     return next((one.name for one in tables if shard in one.shards), None)

@@ -1,7 +1,7 @@
 """Serves the ledger of a table, by minute and hop, as JSON and as a picture.
 
-Both read the store when they are asked; a board has only the sum of each table. State is shown by
-word, shape and colour.
+Both read the store on each request, because a board has only the sum of each table. State is shown
+by word, shape and colour.
 """
 
 import re
@@ -38,7 +38,7 @@ from pipeline.model import Hop
 
 LEDGER_ROUTES, LEDGER_PAGES = APIRouter(prefix="/v1"), APIRouter()
 SHOWN, MOST_SHOWN = timedelta(hours=1), timedelta(hours=25)
-"""By default, and at most: the longest day, that of a clock change."""
+"""The default and the longest span: the longest day is that of a clock change."""
 NEWEST = datetime.max.replace(tzinfo=UTC)
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 CELL = 10  # width of a minute in the picture
@@ -68,14 +68,14 @@ To = Annotated[str | None, Query(alias="to")]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The minutes that begin from ``start`` on, before ``end``."""
+    """The minutes that begin at or after ``start`` and before ``end``."""
 
     start: datetime
     end: datetime
 
     @property
     def minutes(self) -> range:
-        """Their numbers, as an entry counts them."""
+        """Return the minutes as numbers, as an entry counts them."""
         last = self.end - timedelta(microseconds=1)  # the end may be in the middle of a minute
         return range(minute_of(self.start), minute_of(last) + 1)
 
@@ -87,10 +87,10 @@ class Span:
 def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JSONResponse:
     """What went into each hop and came out, by minute, from ``from`` to before ``to``.
 
-    By default the last hour; at most a day. A date is its first instant in the pipeline's zone, so
-    two dates in a row name one day. Minutes without any count are left out. Minutes
-    that balance or are unknown are kept for six hours, residuals until they are made good.
-    ``note`` says if the span begins before that, or in the future.
+    By default the last hour; at most a day. A date means the start of that day in the pipeline's
+    zone, so two consecutive dates select one day. Minutes without any count are left out. Minutes
+    that balance or are unknown are kept for six hours, residuals until they are made good. ``note``
+    says if the span begins before that, or in the future.
     """
     span = _span(parts, table, since, until)
     found = _entries(parts, table, span)
@@ -119,7 +119,7 @@ def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JS
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One minute in the picture: where it begins, its state, its sign, and what it says."""
+    """One minute in the picture: its left edge, state, sign and text."""
 
     left: int
     state: str
@@ -129,7 +129,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A hop in the picture; ``note`` says why it has no cells, ``dated_by`` what dates a minute."""
+    """A hop in the picture; ``note`` says why it is empty, ``dated_by`` which time dates it."""
 
     title: str
     hop: str
@@ -140,7 +140,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A residual of *hop* in minutes that are not shown: its sum and span, and what to ask for."""
+    """A residual of *hop* in minutes that are not shown; ``query`` is the query that shows them."""
 
     hop: str
     text: str
@@ -149,7 +149,7 @@ class Elsewhere:
 
 @LEDGER_PAGES.get("/ledger", response_class=HTMLResponse, responses=NOT_FOUND)
 def ledger_page(parts: Parts, table: Text, since: From = None, until: To = None) -> str:
-    """The minutes of a table as a picture, with those that do not balance in words."""
+    """The minutes of a table as a picture; minutes that do not balance are also shown in words."""
     span = _span(parts, table, since, until)
     found = _entries(parts, table, span)
     note = _explain_limit(parts, span, found)
@@ -193,7 +193,7 @@ def _span(parts: ApiParts, table: str, since: str | None, until: str | None) -> 
 
 
 def _find_elsewhere(parts: ApiParts, table: str, span: Span) -> Iterator[Elsewhere]:
-    """Residuals of minutes outside of *span*."""
+    """Yield residuals of minutes outside of *span*."""
     residuals, minutes = parts.store.ledger.residuals(), parts.store.ledger.residual_minutes(table)
     for hop in _hops(parts, table):
         rows, ends = residuals.get((table, hop)), minutes.get(hop, ())
@@ -208,7 +208,7 @@ def _find_elsewhere(parts: ApiParts, table: str, span: Span) -> Iterator[Elsewhe
 
 
 def _read_instant(parts: ApiParts, name: str, text: str) -> datetime:
-    """The instant that the parameter *name* means; a date means its first one, not its end."""
+    """Return the instant that the parameter *name* means; a date means its start, not its end."""
     zone = parts.gate.zone
     try:
         if DAY.fullmatch(text):
@@ -234,7 +234,7 @@ def _entries(parts: ApiParts, table: str, span: Span) -> Mapping[str, tuple[Ledg
 def _explain_limit(
     parts: ApiParts, span: Span, found: Mapping[str, tuple[LedgerEntry, ...]]
 ) -> str:
-    """Why a part of *span* may have had rows that are not known any more; empty if none may."""
+    """Return why rows in *span* may be forgotten or yet to come; empty if neither."""
     now = parts.clock()
     if span.start < now - KEPT:
         since = render.render_instant(now - KEPT)
@@ -252,7 +252,7 @@ def _explain_empty(
     *,
     known: bool,
 ) -> str:
-    """Why *hop* has no minutes; what a source does not count is never shown as balanced.
+    """Return why *hop* has no minutes; a hop that is not counted is never shown as balanced.
 
     Without *known*, minutes of the span may be forgotten.
     """
@@ -288,7 +288,7 @@ def _count_rows(rows: Mapping[str, int]) -> str:
 
 
 def _count_units(units: Mapping[str, int]) -> str:
-    """Messages and the rows in them, which do not add up."""
+    """Format counts of messages and of rows side by side, because their sum means nothing."""
     return ", ".join(f"{number} {name}" for name, number in units.items())
 
 
@@ -301,7 +301,7 @@ def _render_end(ends: Mapping[str, tuple[int, int]], hop: str, which: int) -> st
 
 
 def _begin(minute: int) -> datetime:
-    """When the *minute* begins that an entry counts."""
+    """Return the start of *minute*, a number as in an entry."""
     return datetime.fromtimestamp(minute * 60, UTC)
 
 

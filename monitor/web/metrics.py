@@ -48,7 +48,7 @@ from pipeline.reports import SPARK_WORK, SparkWork
 from pipeline.sources.budget import Spending
 
 Row = tuple[tuple[str, ...], float]
-"""Values of the labels, and the number."""
+"""Values of the labels, and the value of the sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,8 @@ OPEN = (IncidentState.PENDING, IncidentState.FIRING, IncidentState.RECOVERING)
 def encode_metrics(board: Board, now: datetime) -> bytes:
     """Return the text of one scrape, including families without a sample yet.
 
-    Written here, since the library goes through each name and value several times: at thousands of
-    tables it took a second, and more than half a scrape's time with the interpreter to itself.
+    Written here, because the client library processes each name and value several times. With
+    thousands of tables it took a second, and held the interpreter lock for more than half of it.
     """
     escaped = EscapedLabels()
     return "".join(
@@ -378,7 +378,7 @@ def _budgets(board: Board, _: datetime) -> Iterator[Row]:
 
 
 def _spark(statistic: Callable[[SparkWork], float]) -> Callable[[Board, datetime], Iterator[Row]]:
-    """Yield rows of the statistics of Spark jobs, by their work."""
+    """Return a function that yields one statistic of Spark jobs, by their work."""
 
     def rows(board: Board, _: datetime) -> Iterator[Row]:
         for work in SPARK_WORK:
@@ -390,7 +390,7 @@ def _spark(statistic: Callable[[SparkWork], float]) -> Callable[[Board, datetime
 def _spending(
     statistic: Callable[[Spending], float],
 ) -> Callable[[Board, datetime], Iterator[Row]]:
-    """Yield rows of what checks have cost each source."""
+    """Return a function that yields one statistic of the cost of checks, by source."""
 
     def rows(board: Board, _: datetime) -> Iterator[Row]:
         for source, one in sorted(board.budgets.items()):
@@ -709,20 +709,20 @@ class BoardCollector(Collector):
             yield family
 
     def describe(self) -> Iterator[Metric]:
-        """Yield every family without samples: a registry checks their names."""
+        """Yield every family without samples, because a registry checks their names."""
         yield from map(_scraped_family, METRICS)
 
 
 @dataclass(eq=False)
 class Scrape:
-    """One registry for each service; ``gate_latency`` is observed where the gate answers."""
+    """The registry of one service; the gate observes ``gate_latency`` when it answers."""
 
     current: CurrentBoard
     clock: Callable[[], datetime]
     registry: CollectorRegistry = field(default_factory=CollectorRegistry, init=False)
 
     def __post_init__(self) -> None:
-        """Register the collectors of the library, and refuse a name that exists twice."""
+        """Register the collectors of the library, and refuse a duplicate name."""
         disable_created_metrics()  # type: ignore[no-untyped-call]
         own = self._own = CollectorRegistry()
         for registry in (own, self.registry):

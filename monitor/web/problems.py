@@ -1,6 +1,6 @@
 """Answers errors of the API as problem documents (RFC 9457), on and before every route.
 
-``error`` holds the same line as ``detail``: clients of earlier versions read it.
+``error`` repeats ``detail`` for clients of earlier versions.
 """
 
 import re
@@ -43,9 +43,9 @@ TOKEN = {
     "description": "The token of `http.auth`. Where it is set, every POST and DELETE needs it, and"
     " so does reading where other machines reach the service.",
 }
-UNDECLARED = ("HTTPValidationError", "ValidationError")  # of FastAPI; 400 is sent instead
+UNDECLARED = ("HTTPValidationError", "ValidationError")  # FastAPI's models; 400 is sent instead
 RETRY_SECONDS = 10
-UNREAD = "There was an error parsing the body"  # text of FastAPI
+UNREAD = "There was an error parsing the body"  # FastAPI's description of it
 BODY = "send a JSON object with content-type application/json"
 TRACE_PAGE = "/trace"
 DEFECT = "internal error; see the traceback in the service's log"
@@ -58,12 +58,12 @@ def refuses_head(path: str) -> bool:
 
 
 def traces_row(path: str, query: bytes) -> bool:
-    """Tell whether a request is for the page that traces a row; without a key it traces none."""
+    """Tell whether a request traces a row on the page for people; without a key it does not."""
     return path == TRACE_PAGE and "key" in QueryParams(query)
 
 
 def build_problem(status: int, why: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Build the answer that says *why* a request was refused or failed."""
+    """Build the problem document that says *why* a request was refused or failed."""
     body: Problem = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -77,7 +77,7 @@ def build_problem(status: int, why: str, headers: Mapping[str, str] | None = Non
 class Api(FastAPI):
     """An application whose errors are problem documents, in its answers and its OpenAPI document.
 
-    Its routes are given at once, because the document is made from them when it is first requested.
+    Its routes are passed at once, because the document is generated from them on the first request.
     """
 
     def __init__(self, access: Access | None = None, **rest: Any) -> None:
@@ -155,7 +155,7 @@ def _missing(where: str, name: str) -> str:
 
 
 def shown_path(template: str) -> str:
-    """Return a route's path as people write it: ``/v1/tables/TABLE/states``."""
+    """Return a route's path in readable form: ``/v1/tables/TABLE/states``."""
     return re.sub(r"\{([^:}]+)[^}]*\}", lambda found: found[1].strip("_").upper(), template)
 
 
@@ -169,7 +169,7 @@ def unknown_key(route: object, loc: tuple[int | str, ...]) -> str:
 
 
 def _parameter(loc: tuple[int | str, ...]) -> str:
-    """Return what a fault is about: a parameter, a key of the body, or ``body``."""
+    """Return the subject of a fault: a parameter, a key of the body, or ``body``."""
     return ".".join(map(str, loc[1:] or loc)) or "request"
 
 
@@ -185,7 +185,7 @@ def _must(said: str) -> str:
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
-    """Answer what a route or the router refuses; 400 for a path that no route has.
+    """Answer a request that a route or the router refuses; 400 for an unknown path.
 
     A sensor reads 404 as "not yet", and would wait for a mistyped path.
     """
@@ -206,7 +206,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return the methods that the routes of the request's path take."""
+    """Return the methods that exist for the path of the request."""
     found = set[str]()
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:

@@ -32,11 +32,11 @@ log = structlog.get_logger(__name__)
 
 
 class ResubmissionRequest(BaseModel):
-    """Who corrects which message, how and why.
+    """Body of a request to resend a message: the correction, why, and who asks.
 
-    ``text`` is the whole message as a person reads it, ``value`` its bytes in base64, or it is
-    ``unchanged``, for it can be read by now: one of them.  ``key`` is a text.  ``schema_id`` is the
-    schema that ``text`` is to be written in.
+    Exactly one of three is set: ``text`` (the whole message as readable text), ``value`` (its bytes
+    in base64), or ``unchanged`` (the original can be read by now). ``key`` is a text. ``schema_id``
+    is the schema in which ``text`` is to be encoded.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -195,7 +195,7 @@ def _resubmission(one: ResubmissionRecord) -> answers.Resubmission:
 
 
 def _books(parts: ApiParts, table: str | None) -> list[answers.MainAndError]:
-    """Return changes in the mirror and in quarantine, by table, since the store was created."""
+    """Return how many changes are in mirror and quarantine, by table, since the store exists."""
     terms: dict[str, dict[str, int]] = {}
     for (name, term), count in parts.store.accounts.totals().items():
         if table in (None, name):
@@ -211,5 +211,5 @@ def _books(parts: ApiParts, table: str | None) -> list[answers.MainAndError]:
 def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except ValueError as error:  # also characters that are not ASCII
+    except ValueError as error:  # also raised for characters that are not ASCII
         raise ConfigError(f"value is not base64: {error}") from error

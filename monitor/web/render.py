@@ -20,7 +20,7 @@ from pipeline.model import Fence, Missing, Stage
 
 
 class Answer(JSONResponse):
-    """Encodes what a route has built, without validation; NaN and infinity become null."""
+    """A response that encodes its content without validation; NaN and infinity become null."""
 
     def render(self, content: Any) -> bytes:
         """Encode JSON, several times as fast as Python's own encoder."""
@@ -88,7 +88,7 @@ def render_state(one: StateSince) -> answers.StateSince:
 
 
 def render_late_days(view: TableView, since: datetime | None) -> list[answers.LateImage]:
-    """Render changes *since* then that landed after their image was made; newest last."""
+    """Render changes that landed *since* then, after their image was made; newest last."""
     return [
         {
             "table": view.table.name,
@@ -145,7 +145,7 @@ def render_fences(many: Iterable[Fence]) -> list[answers.Fence]:
 
 
 def render_verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdict:
-    """Render a verdict; its keys are those of the guilty rows, never their values."""
+    """Render a verdict; its keys are those of the affected rows, never their values."""
     return {
         "table": one.table,
         "check": one.check,
@@ -167,7 +167,7 @@ def render_verdict(one: Verdict, newest: Verdict | None = None) -> answers.Verdi
 
 
 def render_incident(one: Incident, repairs: Iterable[RepairDecision] = ()) -> answers.Incident:
-    """Render an incident as a person on call needs it; *repairs* may include other incidents'."""
+    """Render an incident with what an operator needs; *repairs* may include other incidents'."""
     return {
         "id": one.id,
         "kind": one.cause.kind.value,
@@ -197,7 +197,7 @@ def render_incident(one: Incident, repairs: Iterable[RepairDecision] = ()) -> an
 def render_whole_incident(
     one: Incident, repairs: Iterable[RepairDecision] = ()
 ) -> answers.WholeIncident:
-    """Render an incident with all keys that it keeps, and the columns in which rows differ."""
+    """Render an incident with all its stored keys, and the columns in which rows differ."""
     rendered = render_incident(one, repairs)
     keys, more = list(one.ruling.keys), 0
     differing: list[answers.DifferingRows] = [
@@ -219,7 +219,7 @@ def first_line(one: Headline) -> answers.FirstLine:
 
 
 def render_instant(at: datetime) -> str:
-    """Render RFC 3339, which has no seconds in an offset: such a time is rendered in UTC."""
+    """Render RFC 3339; an offset with seconds is not allowed there, so such a time is in UTC."""
     offset = at.utcoffset() or timedelta()
     return (at.astimezone(UTC) if offset % timedelta(minutes=1) else at).isoformat()
 

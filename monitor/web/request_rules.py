@@ -63,7 +63,7 @@ class RequestRules:
 
 
 def _confined(send: Send) -> Send:
-    """Wrap *send* so that pages among the answers load nothing, from here or elsewhere."""
+    """Wrap *send* so that pages among the answers may load nothing, from this server or others."""
 
     async def send_some(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 def raise_open_files() -> int:
-    """Raise the limit of open files to the hard limit; the limit from now on."""
+    """Raise the limit of open files to the hard limit; return the limit that applies now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -38,7 +38,7 @@ def raise_open_files() -> int:
 
 
 def most_connections() -> int:
-    """Return the limit of connections: other parts need the rest of the open files."""
+    """Return the limit of connections: other components need the remaining open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = MOST_FILES if soft == resource.RLIM_INFINITY else soft
     return max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, files - OTHER_FILES))
@@ -47,9 +47,9 @@ def most_connections() -> int:
 class LimitedProtocol(H11Protocol):
     """One connection; closed when its request is not complete, or its answer not read, in time.
 
-    When there are too many, the idle one whose time ends first is closed for a new one. Idle is
-    also a connection whose client does not read. So neither half-open connections nor clients
-    that never read block a health check.
+    When there are too many connections, the idle one whose time ends first is closed for a new one.
+    A connection whose client does not read counts as idle. So neither half-open connections nor
+    clients that never read block a health check.
     """
 
     most: ClassVar[int] = MOST_CONNECTIONS
@@ -61,10 +61,10 @@ class LimitedProtocol(H11Protocol):
     _timed: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Close an idle connection if needed, and start the timer of the header."""
+        """Close an idle connection if there are too many, and start the timer of the header."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
-            # the set has no order; a timer starts at the last step of its connection
+            # the set has no order; each timer starts at the last step of its connection
             idle = [one for one in self.connections if one is not self and _is_idle(one)]
             oldest = min(idle, key=_due, default=self)
             self.connections.discard(oldest)
@@ -72,7 +72,7 @@ class LimitedProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Read some bytes of a request, and limit the wait for the rest."""
+        """Read a part of a request, and limit the wait for the rest."""
         super().data_received(data)
         self._watch()
 
@@ -82,7 +82,7 @@ class LimitedProtocol(H11Protocol):
         self._limit_unread()
 
     def resume_writing(self) -> None:
-        """Cancel that limit: the client has read."""
+        """Cancel the limit of :meth:`pause_writing`, because the client has read."""
         super().resume_writing()
         self._forget_unread()
 
@@ -132,7 +132,7 @@ class LimitedProtocol(H11Protocol):
 
 
 def _is_idle(one: Any) -> bool:
-    """Whether no complete request is being answered on it to a client that reads."""
+    """Tell whether no complete request of a client that reads is being answered on it."""
     unanswered = one.cycle is None or one.cycle.response_complete or one.cycle.more_body
     return unanswered or one.flow.write_paused
 
@@ -166,7 +166,7 @@ class HttpServer:
                 f" {error.strerror or error}; change http.port"
             )
             raise ConfigError(msg) from error
-        # connections inherit it; else the second part of an answer waits for about 40 ms
+        # connections inherit it; otherwise the second part of an answer waits for about 40 ms
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.port = int(self._socket.getsockname()[1])
 
@@ -177,12 +177,12 @@ class HttpServer:
 
     @property
     def alive(self) -> bool:
-        """Tell whether its thread runs."""
+        """Tell whether the server's thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def answers(self) -> bool:
-        """Tell whether it has started to answer."""
+        """Tell whether the server has started to answer."""
         return self._server is not None and self._server.started
 
     def start(self, app: FastAPI) -> None:
@@ -203,7 +203,7 @@ class HttpServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish running answers, for at most some seconds."""
+        """Finish running answers, for at most a few seconds."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(timeout=6)

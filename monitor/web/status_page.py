@@ -50,7 +50,7 @@ UNKNOWN_WIDTH = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One hop from ``left``, ``width`` wide, in hundredths; ``why`` it is unknown."""
+    """One hop in a lag bar: its left edge and width in hundredths; ``why`` its lag is unknown."""
 
     hop: str
     left: float
@@ -60,9 +60,9 @@ class Segment:
 
 
 def lag_segments(lags: Lags, longest: timedelta) -> tuple[Segment, ...]:
-    """Place the hops of *lags* side by side; *longest*, the longest lag, fills the line.
+    """Place the hops of *lags* side by side; the longest lag of all, *longest*, fills the line.
 
-    A hop with an unknown lag has a width of its own, because it must not look like nothing.
+    A hop with an unknown lag has a fixed width, because it must not look like no lag.
     """
     hops = lags.up_to(Stage.MIRROR)
     unknown = sum(isinstance(hop.lag, Missing) for hop in hops)
@@ -119,7 +119,7 @@ def open_incidents(board: Board, now: datetime) -> tuple[list[ShownIncident], li
 
 
 def _was_notified(one: Incident) -> bool:
-    """Tell whether it was notified: a pending incident may end before that."""
+    """Tell whether it was notified: a pending incident may end without a notification."""
     return one.state is not IncidentState.PENDING or one.cause.kind is not AlertKind.UNKNOWN
 
 
@@ -220,7 +220,7 @@ def top_page(name: str) -> str:
 
 
 class Picture(Response):
-    """A whole picture: a part of one is never sent, so no `Range` can be wrong."""
+    """Response with a complete picture; it ignores `Range`, so no range can be wrong."""
 
     media_type = "image/png"
 
@@ -283,7 +283,7 @@ AT_ONCE = 60  # tables per page; each takes 1.5 kB
 
 @dataclass(frozen=True, slots=True)
 class TableQuestion:
-    """Which tables to show: *text* in the name, *state* if given; *page* counts from 1."""
+    """Which tables to show: *text* is part of the name, *state* optional; *page* counts from 1."""
 
     text: str = ""
     state: str = ""
@@ -292,7 +292,7 @@ class TableQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ShownTables:
-    """*views* of one page, out of *found* matching tables; *states* count all tables.
+    """*views* of one page, out of *found* matching tables; *states* counts all tables.
 
     ``before`` and ``after`` are the links of the neighbouring pages, empty at either end.
     """
@@ -355,7 +355,7 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class StageAnswer:
-    """Whether one stage may be read up to a cut, why not, and when."""
+    """Whether one stage may be read up to a cut, why not, and the estimated time of READY."""
 
     badge: Badge
     reasons: tuple[str, ...]
@@ -398,7 +398,7 @@ class TableLine:
 
     @property
     def ledger(self) -> str:
-        """Return the address of the page with its ledger."""
+        """Return the address of the page that shows its ledger."""
         return "ledger?" + urlencode({"table": self.name})
 
     @property
@@ -409,11 +409,11 @@ class TableLine:
 
     @property
     def worst(self) -> Badge:
-        """Return the graver of its two answers, which the head of the page counts."""
+        """Return the graver of its two answers; the head of the page counts these."""
         return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))
 
 
-MOST = 20  # incidents, and tables of an incident
+MOST = 20  # most incidents, and most tables of an incident
 EVERYTHING = TableQuestion()
 
 
@@ -460,7 +460,7 @@ def _ordered(board: Board, now: datetime) -> list[TableView]:
 
 
 def _state(stale: bool, view: TableView) -> str:
-    """Return the graver of its two answers, which the head of the page counts."""
+    """Return the graver of the two answers of a table; the head of the page counts these."""
     answers = (view.day[Stage.MIRROR], view.recent[Stage.MIRROR])
     return min((_badge(one, stale=stale).kind for one in answers), key=WORST_FIRST.index)
 
@@ -501,7 +501,7 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
 
 
 def _compared(one: Verified | None, now: datetime) -> str:
-    """How long ago the rows were compared with their source; empty if nothing compares them."""
+    """Return how long ago the rows were compared with their source; empty if no check does it."""
     if one is None:
         return ""
     if one.oldest is None:
@@ -532,7 +532,7 @@ def _life(view: TableView, now: datetime, *, stale: bool) -> str:
 
 
 def _imaged(view: TableView, now: datetime) -> str:
-    """Describe the images in a few words; empty if none are made."""
+    """Describe the images of the table in a few words; empty if none are made."""
     if Stage.IMAGE not in view.day:
         return ""
     image = newest_image(view, now)

@@ -76,14 +76,14 @@ class Headline:
 
     @property
     def about(self) -> str:
-        """Return its tables, or the first of them."""
+        """Return the names of its tables, or of the first ones."""
         more = len(self.tables) - NAMED
         named = ", ".join(self.tables[:NAMED])
         return f"{named} and {more} more" if more > 0 else named
 
     @property
     def facts(self) -> str:
-        """Return since when, where, and until when."""
+        """Return the start, the hop and the estimated end, as texts."""
         parts = (
             self.since and f"since {self.since}",
             self.hop and f"at {self.hop}",
@@ -135,7 +135,7 @@ def _all_well(board: Board) -> Headline:
 
 
 def _hole(board: Board) -> str:
-    """Return what makes "now" unknown: a component that fails, or a hop without a lag."""
+    """Return why the readiness for now is unknown: a failed component, or a hop without a lag."""
     for part in board.parts:
         if not part.works and not part.name.startswith(BESIDE):
             return f"{part.name}: {part.detail}"
@@ -174,7 +174,7 @@ def _troubles(board: Board, now: datetime) -> Iterator[Headline]:
 
 
 def _failing(incidents: Sequence[Incident]) -> Mapping[str, Incident]:
-    """Return table -> the gravest open incident that it keeps open."""
+    """Return table -> the gravest open incident that the table keeps open."""
     explaining = [one for one in incidents if one.cause.kind in EXPLAINING]
     explaining.sort(key=lambda one: (EXPLAINING.index(one.cause.kind), one.opened), reverse=True)
     return {member.table: one for one in explaining for member in one.failing}
@@ -196,7 +196,7 @@ def _line(
         what=(known.ruling.reason if known else "") or "; ".join(texts[:2]),
         tables=tuple(view.table.name for view in views),
         since=format_duration(now - since) if since else "",
-        hop="" if lost else hop_of(worst),  # what is late there is not where rows were lost
+        hop="" if lost else hop_of(worst),  # rows were not lost at the hop that is late
         eta=format_duration(eta - now) if eta and eta > now else "",
         runbook=runbook_page(known, board.runbooks)
         if known
@@ -205,7 +205,7 @@ def _line(
 
 
 def _shown(view: TableView) -> Readiness:
-    """Return the answer that is not ready: for yesterday, else for now."""
+    """Return the answer that is not ready: the one for yesterday, else the one for now."""
     day, recent = view.day[Stage.MIRROR], view.recent[Stage.MIRROR]
     return recent if day.ready else day
 

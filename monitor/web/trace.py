@@ -1,8 +1,8 @@
 """Serves traces of single rows, as JSON for `sluice trace` and as a page with a form.
 
-Both read source, topics and lake when they are asked. The page does not refresh itself: a key that
-is being typed would be lost. Traces have threads of their own, so that gate and metrics do not
-wait for them. A standardised column has the mirror's value on each side.
+Both read source, topics and lake on each request. The page does not refresh itself, because a key
+that is being typed would be lost. Traces have their own threads, so that gate and metrics do not
+wait for them. A column with a standard shows the mirror's value on both sides.
 """
 
 import json
@@ -31,11 +31,11 @@ from pipeline.errors import ConfigError
 from pipeline.model import Missing, Op, Order, Table
 
 TRACE_ROUTES, TRACE_PAGES = APIRouter(prefix="/v1"), APIRouter()
-LONGEST = 60.0  # seconds of a budget
+LONGEST = 60.0  # seconds, for a wait or a budget
 Key = Annotated[str, Query(min_length=1, max_length=10_000)]
 Wait = Annotated[float, BeforeValidator(parse_seconds), Query(ge=0, le=LONGEST)]
-ALL_COLUMNS = "*"  # of a row whose values are not shown
-SHOWN = 1_000  # characters of a value
+ALL_COLUMNS = "*"  # shown for a row whose values are hidden
+SHOWN = 1_000  # longest shown value, in characters
 OP_WORDS = {one.value: one.name.lower() for one in Op} | {
     Op.READ.value: "read by a snapshot or backfill",
     Op.TRUNCATE.value: "truncate of its shard",
@@ -60,7 +60,7 @@ async def trace(
 ) -> JSONResponse:
     """Where one row is: source, topic, change log, quarantine and mirror, side by side.
 
-    *at* adds the mirror's row as of then. A row in flight is looked at again for *wait* seconds,
+    *at* adds the mirror's row at that time. A row in flight is looked up again for *wait* seconds,
     and the change log is searched for *budget* seconds. Commits a heartbeat at the source.
     """
     request = _request(parts, table, key, at, (budget, wait))
@@ -69,7 +69,7 @@ async def trace(
 
 @TRACE_PAGES.get(TRACE_PAGE, response_class=HTMLResponse, responses=NOT_FOUND)
 async def trace_page(parts: Parts, table: Text, key: str = "", at: str = "") -> str:
-    """A form for the key of a row, and where that row is."""
+    """A form for the key of a row, and the current location of that row."""
     found, error = None, ""
     parts.table(table)
     if key:
@@ -168,7 +168,7 @@ def _shard(one: ShardTrace, found: Trace, table: Table) -> answers.TracedShard:
 
 
 def _advice(verdict: TraceVerdict, found: Trace, table: Table) -> str:
-    """Write the names into the command; a key that a standard writes is not the source's."""
+    """Return the advice with table and key filled in; a standardised key stays a placeholder."""
     written = any(map(table.restates, table.key))
     text, name = verdict.advice, quote(found.table)
     for verb in ("repair", "explain"):
@@ -227,7 +227,7 @@ def _texts(row: Mapping[str, Any] | None) -> dict[str, str | None] | None:
 
 
 def render_value(value: Any) -> str | None:
-    """Render a typed value as a text of at most ``SHOWN`` characters; NULL is None."""
+    """Render a typed value as a text of at most ``SHOWN`` characters; NULL becomes None."""
     if value is None:
         return None
     if isinstance(value, bytes):
@@ -242,9 +242,9 @@ def render_value(value: Any) -> str | None:
 
 
 def _lines(one: answers.TracedShard) -> list[tuple[str, list[str | None], bool, str]]:
-    """Each column with its values at the source, in the mirror and before, and if it differs.
+    """Return each column with its values at source, in the mirror and before, and if they differ.
 
-    The last says why the source's value is not shown; empty if it is.
+    The last item says why the source's value is not shown; empty if it is shown.
     """
     hidden = one["source"]["not_shown"]
     sides = [one["source"]["row"], one["mirror"]["row"]]

@@ -1,7 +1,7 @@
 """Serves the newest validation results of a table's suites of expectations as a page.
 
-Results are read from the memory of the check when they are asked for. Suites are files of others:
-each of their texts is escaped, and was bounded when it was kept.
+Results are read from the memory of the check on each request. Suites are written by users: each of
+their texts is escaped here, and was shortened when it was stored.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class ExpectationLine:
 
 @dataclass(frozen=True, slots=True)
 class ResultCard:
-    """One validation result on the page."""
+    """One validation result on the page, with its expectations."""
 
     scope: str
     title: str
@@ -56,7 +56,7 @@ def validation_page(parts: Parts, table: Text) -> str:
 
 
 def _newest(parts: ApiParts, table: str) -> dict[str, str] | None:
-    """The newest verdict of the check that is kept: it may say why there is no newer result."""
+    """Return the newest stored verdict of the check: it may say why there is no newer result."""
     found = parts.store.verdicts.list(table=table, check=NAME, limit=1)
     return next(
         (
@@ -87,14 +87,14 @@ def _card(one: ValidationResult) -> ResultCard:
 
 
 def _summarize(one: ValidationResult) -> str:
-    """Say in one sentence how many expectations are not met, and how many are not evaluated."""
+    """Return one sentence: how many expectations are not met, and how many are not evaluated."""
     total = len(one.shown) + one.left_out
     unknown = sum(each.met is None for each in one.shown)
     if not one.unmet and not unknown:
         return (
             "The only expectation is met." if total == 1 else f"All {total} expectations are met."
         )
-    met = any(each.met for each in one.shown)  # they come last, so no other is left out
+    met = any(each.met for each in one.shown)  # met ones come last, so no unmet one is left out
     least = "at least " if one.left_out and not met else ""
     counts = ((one.unmet, "met"), (unknown, "evaluated"))
     parts = [(f"{least}{n}", "is" if n == 1 else "are", what) for n, what in counts if n]
