@@ -368,7 +368,7 @@ class Limits:
     No query is sent while more than ``running`` statements run on the server.  Checks have
     ``connections`` connections, and check as many tables in parallel.
     All checks of the source together read at most ``rows_per_second`` on average, and run queries
-    for at most ``busy`` of each second (0: no limit).  They have less while more than half of
+    for at most ``busy`` of each second (0: no limit).  Checks read less while more than half of
     ``running`` statements run, or the replica that they read is late.
     A backfill reads at most ``rate`` rows a second (0: no limit), and nothing from a replica that
     is more than ``lag`` behind.

@@ -14,7 +14,7 @@ from pipeline.standards.standard import NO_VALUE, Standard, StandardType, requir
 
 @dataclass(frozen=True, slots=True)
 class KeyedHash:
-    """Hashes values with the key ``secret``."""
+    """A keyed hash; ``secret`` is its key."""
 
     columns: tuple[str, ...]
     """Columns that are hashed."""

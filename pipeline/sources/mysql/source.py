@@ -97,8 +97,9 @@ OWN = ("information_schema", "mysql", "performance_schema", "sys")
 class MySqlSource(SqlSource):
     """One database server.
 
-    ``read_from`` is the ``host:port`` of a MySQL replica for backfills and probes.  It needs GTIDs:
-    without them backfills are rejected, and probes query the source.  MariaDB rejects the setting.
+    ``read_from`` is the ``host:port`` of a MySQL replica with GTIDs, for backfills and probes;
+    without GTIDs, backfills are rejected and probes query the source.  A source of kind ``mariadb``
+    rejects ``read_from``.
     """
 
     dialect: ClassVar[Dialect] = MYSQL
