@@ -30,7 +30,7 @@ from checks.world import LastChange, LogKey, ShardBase, World
 from pipeline.model import Fence, Op, Table, TopicPartition
 
 NAME = "offset_keys"
-MOST_DOUBTFUL = 1000  # limits the memory; further keys are not stored
+MOST_DOUBTFUL = 1000  # limits the memory; further keys are checked when their partitions move
 Began = Sequence[Any]
 """The newest batch when a key first became doubtful, and the log's incarnation or None."""
 _PRESENT = {Op.CREATE, Op.UPDATE, Op.READ}

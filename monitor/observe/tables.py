@@ -170,7 +170,8 @@ class TableRegistry:
     def unlisted(self, table: Table, checkpoint: Checkpoint | None = None) -> str:
         """Return why *table* may have shards that it does not list; empty if it cannot.
 
-        The last answer of a source counts.  A source that has never answered may have any shard.
+        The last answer of a source counts.  A source that has never answered may have any shard, if
+        it is a source of *table* or nothing has landed from it.
         If *checkpoint* is given, *table* must match it: another caller may have used a newer
         checkpoint, in which a shard was dropped.
         """
