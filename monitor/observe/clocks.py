@@ -77,13 +77,21 @@ class Clocks:
             step = replace(step, first=first, since=since, before=highest)
         state = replace(before, step=step)
         self._known[step.source] = state
-        self._keep(step.source, state, step.after)
         log.warning("clock_went_back", **{name: str(one) for name, one in asdict(step).items()})
+        try:
+            self._keep(step.source, state, step.after)
+        finally:  # a full store keeps nothing, but no certificate of it is valid then
+            self._revoke(step)
+
+    def _revoke(self, step: ClockStep) -> None:
         with self.deciding:
             gone = revoke_misdated(self.certificates.holding_since(step.since), step)
+            tables = {one.table for one in gone}
+            self.certificates.misdated |= tables
             if gone:
                 count = self.certificates.revoke(gone)
                 log.warning("certificates_revoked", count=count, why=gone[0].why)
+            self.certificates.misdated -= tables
 
     def step(self, source: str) -> ClockStep | None:
         """Return the last step back of *source*'s heartbeats; None if there was none."""

@@ -45,12 +45,14 @@ class FenceBook:
     Thread-safe; one thread adds the heartbeats of a source.
     ``on_step`` is called when a heartbeat shows that the clocks went back, before misdated fences
     are dropped.
+    Work on that which a full store did not take is done before the next fence is stored.
     """
 
     store: Fences
     on_step: Callable[[ClockStep], object] = _nobody
     _known: dict[str, tuple[Fence, ...]] = field(default_factory=dict)
     _fallen: dict[str, range] = field(default_factory=dict)
+    _unfinished: dict[str, list[ClockStep]] = field(default_factory=dict)
     _firsts: dict[tuple[str, datetime], Fence] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,16 +82,16 @@ class FenceBook:
         fence gets the instant after the last one, so it replaces none.  If both clocks went back,
         fences whose times are shown to be wrong are dropped.
         """
-        known, step = self.of(fence.source), None
+        known = self.of(fence.source)
         if known and fence.at <= known[-1].at:
             if (shown := later or fence.at) >= known[-1].at:
                 fence = replace(fence, at=min(shown, known[-1].at + MICROSECOND))
             elif step := self._step(fence):
                 self._fall(step)
+        self._finish(fence.source)
         self.store.add(fence)
         with self._lock:
-            left = (one for one in known if step is None or not step.fells(one))
-            self._known[fence.source] = thin_fences((*left, fence))
+            self._known[fence.source] = thin_fences((*self.of(fence.source), fence))
 
     def known(self) -> Mapping[str, tuple[Fence, ...]]:
         """Return the heartbeats of every source."""
@@ -110,7 +112,7 @@ class FenceBook:
             return None
         with self._lock:
             if (source, instant) not in self._firsts:
-                found = self.store.since(source, instant, 1)
+                found = self._stored(source, instant, 1)
                 self._firsts.update(((source, instant), one) for one in found)
             return self._firsts.get((source, instant))
 
@@ -121,16 +123,34 @@ class FenceBook:
     def _fall(self, step: ClockStep) -> None:
         before = self._fallen.get(step.source, range(step.first, step.number))
         self._fallen[step.source] = range(min(before.start, step.first), step.number)
-        self.on_step(step)
-        self.store.fell(step)
-        with self._lock:
-            self._firsts = {k: one for k, one in self._firsts.items() if k[0] != step.source}
+        self._unfinished.setdefault(step.source, []).append(step)
+        try:
+            self._finish(step.source)
+        finally:
+            with self._lock:
+                left = tuple(one for one in self.of(step.source) if not step.fells(one))
+                self._known[step.source] = left
+                self._firsts = {k: one for k, one in self._firsts.items() if k[0] != step.source}
+
+    def _finish(self, source: str) -> None:
+        """Announce each step back of *source*, and delete its misdated fences from the store."""
+        steps = self._unfinished.get(source, [])
+        while steps:
+            self.on_step(steps[0])
+            self.store.fell(steps[0])
+            del steps[0]
+
+    def _stored(self, source: str, since: datetime, limit: int) -> tuple[Fence, ...]:
+        """Return stored fences of *source* at or after *since*, without misdated ones."""
+        steps = tuple(self._unfinished.get(source, ()))
+        found = self.store.since(source, since, ALL if steps else limit)
+        return tuple(one for one in found if not any(step.fells(one) for step in steps))[:limit]
 
     def _step(self, fence: Fence) -> ClockStep | None:
         """Return the step back that *fence* shows; reads stored fences as far back as needed."""
         step = None
         for length in LOOKED_BACK:
-            history = self.store.since(fence.source, fence.at - length, ALL)
+            history = self._stored(fence.source, fence.at - length, ALL)
             before = [one for one in in_order(history) if one.number < fence.number]
             step = step_back(before or self.of(fence.source), fence)
             if step is not None and before and step.first > before[0].number:

@@ -65,6 +65,7 @@ class Certificates:
     _cuts: set[datetime] | None = field(default=None, repr=False)  # all known cuts; None: unknown
     _since: set[str] = field(default_factory=set, repr=False)  # tables dropped from the cache since
     doubted: set[str] = field(default_factory=set)  # tables whose revocation is not stored yet
+    misdated: set[str] = field(default_factory=set)  # the same, because clocks went back
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, *many: Certificate) -> int:
@@ -101,7 +102,7 @@ class Certificates:
 
         None also for a table whose revocation could not be stored: no certificate is valid for it.
         """
-        if table in self.doubted:
+        if table in self.doubted or table in self.misdated:
             return None
         about = stage_name(stage, copy)
         with self._lock:

@@ -15,9 +15,11 @@ from monitor.store.alerts import Waiver
 from monitor.store.certificates import Certificates
 from monitor.store.history import CheckMemory
 from pipeline.clocks import ClockStep
+from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON, USERS, Rig
+from tests.monitor.store.kit import ReadOnly
 
 TWELVE = 720.0
 
@@ -148,6 +150,25 @@ def test_f01_certificates_of_fences_that_fell_are_taken_back_and_no_others(rig: 
     assert "went back at heartbeat" in kept.why
     assert certify(rig, at) == before
     assert rig.ask(cut=wrong)[1]["state"] in {"revoked", "unknown"}
+
+
+def test_no_certificate_is_valid_that_a_full_store_could_not_take_back(rig: Rig) -> None:
+    rig.second(TWELVE)
+    rig.round(5)
+    wrong, wrongly = cut(rig, -4), certify(rig, cut(rig, -4))
+    disk = ReadOnly(rig.store.database)
+    both_back(rig, TWELVE)
+    with pytest.raises(UnreachableError):
+        rig.flow()
+    rig.second(TWELVE + 120)
+
+    assert rig.certificate(wrongly).revoked is None
+    assert rig.ask(cut=wrong)[1]["state"] != "ready"
+
+    disk.free()
+    rig.round()
+    assert rig.certificate(wrongly).revoked is not None
+    assert rig.store.certificates.misdated == set()
 
 
 def test_f01_no_landed_batch_proves_a_cut_by_a_fence_that_fell(rig: Rig) -> None:
@@ -308,6 +329,7 @@ class Shelf:
 
     held: list[Certificate] = field(default_factory=list)
     revocations: int = 0
+    misdated: set[str] = field(default_factory=set)
 
     def holding_since(self, since: datetime) -> tuple[Certificate, ...]:
         return tuple(one for one in self.held if one.issued >= since)

@@ -262,6 +262,39 @@ def test_heartbeats_fall_though_the_life_that_saw_the_clocks_go_back_ended_at_on
     assert len(told) == 2, "once they have fallen nobody is told again"
 
 
+def test_heartbeats_fall_though_the_store_is_full_until_the_clocks_are_past_them(
+    store: ServiceStore,
+) -> None:
+    told: list[ClockStep] = []
+
+    def remember(step: ClockStep) -> None:
+        with store.write() as connection:
+            told.append(step)
+            connection.exec_driver_sql("DELETE FROM memory")
+
+    book = FenceBook(store.fences, remember)
+    for number, minutes in ((1, 0), (2, 1), (3, 61), (4, 62)):
+        book.add(fence(number, START + timedelta(minutes=minutes), pos=number))
+    wrong = START + timedelta(minutes=61)
+    assert (asked := book.first("shop", wrong)) is not None
+    assert asked.number == 3
+    disk = ReadOnly(store.database)
+    for number, minutes in ((5, 3), (6, 4), (7, 63)):
+        with pytest.raises(UnreachableError):
+            book.add(fence(number, START + timedelta(minutes=minutes), pos=number))
+        assert [one.number for one in book.of("shop")] == [1, 2]
+        assert book.first("shop", wrong) is None
+    disk.free()
+
+    book.add(fence(8, START + timedelta(minutes=64), pos=8))
+
+    assert [one.number for one in book.of("shop")] == [1, 2, 8]
+    assert [one.number for one in store.fences.since("shop", START)] == [1, 2, 8]
+    assert [(one.first, one.number) for one in told] == [(3, 5)]
+    assert (found := book.first("shop", wrong)) is not None
+    assert found.number == 8
+
+
 def test_a_reader_knows_a_fence_once_two_heartbeats_have_come_since_an_instant(
     store: ServiceStore,
 ) -> None:
