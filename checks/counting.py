@@ -805,7 +805,7 @@ def rule_differences(reading: Differences) -> Ruling:
         code, columns = _CODES[states[0]], tuple(_group_by_columns(reading))
         return Ruling(Outcome.FAIL, f"{described}{more}", code, keys[:MOST_NAMED], unnamed, columns)
     if reading.moving:
-        why = f"{reading.moving} ids changed each time they were looked at"
+        why = f"ids that changed each time they were looked at: {reading.moving}"
         return Ruling(Outcome.UNKNOWN, why, "in_motion")
     if reading.more:
         why = f"about {reading.more} more rows differed than could be asked for; counted again"

@@ -37,7 +37,7 @@ READINESS: Mapping[str, str] = {
     "sent_again": "The source's log is being sent again, so older rows may be in the mirror.",
     "snapshot": "A snapshot of a shard is not complete; deleted rows may still be in the mirror.",
     "stale": "The service has not completed a monitoring round lately (metric only).",
-    "store": "The certificate could not be stored.",
+    "store": "The service's store takes nothing, so no certificate and no heartbeat is kept.",
     "unbalanced": "Some changes that were read are not accounted for.",
     "unchecked": "No gating check can find a loss in this table.",
     "unlisted": "The source has not listed its tables since the service started.",

@@ -392,7 +392,7 @@ def _describe_days(one: DayDifference) -> str:
 
 def _describe_moving(reading: DayReading) -> str:
     one = reading.moving[0]
-    return f"{len(reading.moving)} days changed each time they were added up: {one.key}"
+    return f"days that changed each time they were added up: {len(reading.moving)}, of {one.key}"
 
 
 PROBE: type[Probe[DayReading]] = DayCounts

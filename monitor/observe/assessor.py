@@ -303,15 +303,19 @@ class Assessor:
         return self.answer(question, inputs)
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:
-        """Answer *question*, considering the certificate that was issued for it before."""
+        """Answer *question*, considering the certificate that was issued for it before.
+
+        While the store takes nothing, it is the first reason of an UNKNOWN: no heartbeat is kept.
+        """
         name = inputs.table.name
-        return assess(
+        answer = assess(
             question,
             inputs,
             self.policy,
             certificate=self.certificates.newest(name, question.stage, question.cut, question.copy),
             disagreeing=self._disagreeing.get(name, {}).get(question),
         )
+        return _blame_store(answer, self.certificates.database.problem)
 
     def passing(self, question: Question, inputs: Inputs) -> Readiness:
         """Answer *question* for display only, without certificates."""
@@ -382,6 +386,14 @@ def withhold_ready(answer: Readiness, why: str) -> Readiness:
     reasons = (Reason("store", f"the certificate could not be stored: {why}"),)
     unknown = ReadinessState.UNKNOWN
     return replace(answer, state=unknown, certificate=None, reasons=reasons)
+
+
+def _blame_store(answer: Readiness, problem: str) -> Readiness:
+    """Put the *problem* of the store, if it has one, before the reasons of an UNKNOWN."""
+    if not problem or answer.state is not ReadinessState.UNKNOWN:
+        return answer
+    reason = Reason("store", f"nothing can be stored: {problem}")
+    return replace(answer, reasons=(reason, *answer.reasons))
 
 
 def _issued(answer: Readiness) -> bool:

@@ -100,8 +100,8 @@ class WrittenFirst(Protocol):
 class Database:
     """Connections for any number of threads.
 
-    ``problem`` is the error of the last failed transaction; a committed write clears it. Each
-    transaction first writes what ``first`` has in memory.
+    ``problem`` is the error of the last failed transaction; a commit that changed rows clears it.
+    Each transaction first writes what ``first`` has in memory.
     """
 
     path: Path
@@ -252,12 +252,14 @@ class Database:
         try:
             with self.engine.connect() as idle:
                 connection = idle.execution_options(writes=writes)
+                before = _rows_changed(idle)
                 with connection.begin():
                     yield connection
+                changed = _rows_changed(idle) != before
         except OperationalError as error:
             self.problem = f"store {self.path}: {error.orig}"
             raise UnreachableError(self.problem) from error
-        if writes:
+        if writes and changed:
             self.problem = ""
 
 
@@ -331,6 +333,12 @@ def _prepare(connection: Any, _record: object) -> None:
         "foreign_keys=ON",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _rows_changed(connection: Connection) -> int:
+    """Return the number of rows that the connection has changed since it was opened."""
+    driver: Any = connection.connection.driver_connection
+    return int(driver.total_changes)
 
 
 def _begin(connection: Connection) -> None:

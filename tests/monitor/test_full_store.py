@@ -112,6 +112,36 @@ def test_f120_readyz_names_the_store_that_takes_nothing(rig: Rig) -> None:
     assert rig.client.get("/readyz").status_code == 200
 
 
+def test_a_write_that_changes_no_row_does_not_show_that_the_store_has_room(rig: Rig) -> None:
+    rig.round(2)
+    disk = filled(rig)
+
+    assert not rig.store.incidents.acknowledge("none", "me", rig.now)
+    assert "disk is full" in rig.store.database.problem
+    assert rig.client.get("/readyz").status_code == 503
+
+    disk.free()
+    rig.round()
+    assert not rig.store.database.problem
+
+
+def test_an_unknown_names_the_store_that_takes_nothing_before_the_source(rig: Rig) -> None:
+    rig.round(2)
+    disk = filled(rig)
+    for _ in range(3):
+        rig.watch(60)
+
+    code, answer = rig.ask(cut=rig.now.isoformat())
+    reasons = answer["tables"][0]["reasons"]
+    assert (code, answer["state"], reasons[0]["code"]) == (404, "unknown", "store")
+    assert "disk is full" in reasons[0]["text"]
+
+    disk.free()
+    rig.round(2)
+    _, answer = rig.ask(cut=rig.now.isoformat())
+    assert "store" not in {one["code"] for one in answer["tables"][0]["reasons"]}
+
+
 def test_incidents_that_the_store_does_not_take_are_listed(rig: Rig) -> None:
     rig.round(2)
     disk = filled(rig)
