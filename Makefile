@@ -85,15 +85,15 @@ slow: setup
 	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES)" --hypothesis-profile=brief --durations=0 --durations-min=0.05 | tee build/slow.txt
 	$(BIN)/python -m tests.slow < build/slow.txt
 
-# Real servers make tests wait, Spark and laws make them compute: four at once.  Each stage has
-# servers of its own.  Each line says whose it is.
+# Real servers make tests wait, Spark and laws make them compute: all at once, and laws while others wait.
+# Each stage has servers of its own.  Each line says whose it is.
 test: packages setup
 	$(BIN)/coverage erase
 	$(BIN)/python -m tests.proof.tally begin
 	$(MAKE) --no-print-directory -j2 test-fast build/jars/spark.size
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
-	$(MAKE) --no-print-directory -j4 test-spark test-logs test-proof test-stack test-thorough
+	$(MAKE) --no-print-directory -j5 test-spark test-logs test-proof test-stack test-thorough
 	$(BIN)/python -m tests.proof.tally
 
 # Coverage doubles the time of a test, so it is measured where tests are many and short.
@@ -101,7 +101,7 @@ test-fast: setup
 	$(FAST) $(MEASURED) $(SPREAD) -m "$(FAST_ONES) and not thorough"
 
 test-thorough: setup
-	$(THOROUGH) $(PYTEST) --durations=12 -m "$(FAST_ONES) and thorough" $(call MARKED,thorough,tests) $(SLOW_FILES) 2>&1 | sed -u 's/^/thorough | /'
+	$(THOROUGH) nice -n 10 $(PYTEST) --durations=12 -m "$(FAST_ONES) and thorough" $(call MARKED,thorough,tests) $(SLOW_FILES) 2>&1 | sed -u 's/^/thorough | /'
 
 test-spark: setup
 	$(SPARK) $(PYTEST) --durations=12 -m "spark and not stack and not long" $(call MARKED,spark,tests) 2>&1 | sed -u 's/^/spark | /'
