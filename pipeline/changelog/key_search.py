@@ -1,18 +1,20 @@
 """Finds the changes of one row in the change log, newest batches first, within a time budget.
 
 The log has no index by key. Files are left out by their statistics (batch, table, key, op), then
-row groups by the bounds in their footer. Delta cuts the bounds of texts after 32 characters;
-footers have them whole. Rows of a table that are written in the order of their key fill row groups
-of narrow bounds, so a search reads a few of them. Keys that are updated at random occur in every
-row group, so all of the table's keys have to be read. The search then ends with its budget, and
+row groups by the bounds in their footer, then by the Bloom filters of their keys. Delta cuts the
+bounds of texts after 32 characters; footers have them whole. Rows of a table that are written in
+the order of their key fill row groups of narrow bounds. Keys that are updated at random lie within
+the bounds of every row group; there the filters leave few. The search ends with its budget, and
 `KeySearch.down_to` says how far it came.
 
 Files never change, so `FooterBounds` keeps what was read of each footer.
 """
 
+import struct
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from threading import Lock
@@ -20,10 +22,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from pipeline.changelog.scan import (
     Part,
     RowGroup,
+    explain_damage,
     find_parts,
     open_file,
     read_bounds,
@@ -41,6 +45,11 @@ COLUMNS = (
     "partition", "offset", "received", "changed",
 )  # fmt: skip
 GROUPS_AT_ONCE = 64
+SALT = (
+    *(0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D),
+    *(0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
+)
+"""Of the split block Bloom filter, from the specification of Parquet (BloomFilter.md)."""
 FOOTERS = 2_000  # files whose bounds are kept; 250 row groups of one take some 100 kB
 
 
@@ -109,11 +118,13 @@ class GroupBounds:
 
     Rows that empty a shard have no key. Their op sorts between those of a create and an update, so
     the bounds of ops do not show them.
+    ``filter`` is where the Bloom filter of the keys begins and ends in the file; None without one.
     """
 
     table: RowGroup
     key: RowGroup
     keyless: bool
+    filter: tuple[int, int] | None
 
     def may_hold(self, table: str, keys: Sequence[str]) -> bool:
         """Return whether it may hold rows of *table* with one of *keys* (ascending) or without."""
@@ -166,17 +177,12 @@ def find_key_changes(
     for part in files:
         if looked and time.monotonic() > until:
             break
-        wanted = _wanted_groups(store, part, sought, footers)
-        looked += 1
-        if not wanted:
-            continue
-        rows, done = _read_part(store, part, wanted, sought, until if looked > 1 else None)
-        read, groups = read + 1, groups + done
-        if done < len(wanted):
-            looked -= 1  # it counts as not searched
-            found += rows
-            break
+        rows, wanted, done = _search_file(store, part, sought, footers, until if looked else None)
         found += rows
+        read, groups = read + (done > 0), groups + done
+        if done < wanted:
+            break
+        looked += 1
     left = files[looked:]
     down_to = max((one.high for one in left), default=-1) + 1
     ordered = sorted(found, key=_newest_first, reverse=True)
@@ -206,37 +212,102 @@ def _within(ends: tuple[Any, Any], values: Iterable[str]) -> bool:
     return any((low is None or one >= low) and (high is None or one <= high) for one in values)
 
 
-def _wanted_groups(
-    store: Store, part: Part, sought: SoughtKeys, footers: FooterBounds
-) -> list[int]:
-    known = footers.known(part.path)
-    if known is None:
-        with open_file(store, part.path) as file:
+def _search_file(
+    store: Store, part: Part, sought: SoughtKeys, footers: FooterBounds, until: float | None
+) -> tuple[list[KeyChange], int, int]:
+    """Return changes in a file, its row groups that may have some, and how many of them were read.
+
+    The first groups are read even if *until* is over.
+    """
+    with ExitStack() as opened:
+        file, known = None, footers.known(part.path)
+        if known is None:
+            file = opened.enter_context(open_file(store, part.path))
             known = footers.of(file, part.path)
-    keys = sorted(sought.keys)
-    return [number for number, one in enumerate(known) if one.may_hold(sought.table, keys)]
+        keys = sorted(sought.keys)
+        bounded = {n: one for n, one in enumerate(known) if one.may_hold(sought.table, keys)}
+        wanted = _pass_filters(store, part.path, bounded, keys)
+        if not wanted:
+            return [], 0, 0
+        if file is None:
+            file = opened.enter_context(open_file(store, part.path))
+        found, done = _read_wanted(file, wanted, sought, until)
+        return found, len(wanted), done
+
+
+def _pass_filters(
+    store: Store, path: str, bounded: dict[int, GroupBounds], keys: Sequence[str]
+) -> list[int]:
+    """Return the row groups whose filter may contain one of *keys*, and those without a filter.
+
+    The filters of a file lie side by side, so all of them are read at once.
+    """
+    filters = {n: one.filter for n, one in bounded.items() if one.filter and not one.keyless}
+    if not filters:
+        return list(bounded)
+    first, last = min(filters.values())[0], max(filters.values())[1]
+    with explain_damage(store, path), store.source(path) as file:
+        file.seek(first)
+        data = file.read(last - first)
+        if len(data) < last - first:
+            raise OSError("it ends before its Bloom filters")
+    hashes = [xxhash.xxh64_intdigest(key.encode()) for key in keys]
+    cut = {n: data[low - first : high - first] for n, (low, high) in filters.items()}
+    return [n for n in bounded if n not in cut or _may_contain(cut[n], hashes)]
+
+
+def _may_contain(stored: bytes, hashes: Iterable[int]) -> bool:
+    """Whether a value with one of these XXH64 *hashes* may be in a *stored* Bloom filter.
+
+    It has blocks of 32 bytes behind a header, whose first field is their length. A value sets one
+    bit in each of the eight words of one block (Parquet's BloomFilter.md).
+    """
+    length = _first_field(stored)
+    start, blocks = len(stored) - length, length // 32
+    for one in hashes:
+        words = struct.unpack_from("<8I", stored, start + 32 * ((one >> 32) * blocks >> 32))
+        pairs = zip(words, SALT, strict=True)
+        if all(word >> ((one * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in pairs):
+            return True
+    return False
+
+
+def _first_field(header: bytes) -> int:
+    """Return the first field of a header: a number, as Thrift's compact protocol writes it.
+
+    A byte of the field's type is before it. The number is doubled; each byte has seven bits of it,
+    the lowest first, and its highest bit is set if another byte follows.
+    """
+    doubled = 0
+    for at, byte in enumerate(header[1:]):
+        doubled |= (byte & 0x7F) << 7 * at
+        if byte < 0x80:
+            break
+    return doubled // 2
 
 
 def _group_bounds(metadata: Any) -> Iterator[GroupBounds]:
     names = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
     both = zip(row_groups(metadata, "table"), row_groups(metadata, "key"), strict=True)
     for number, (table, key) in enumerate(both):
-        stats = metadata.row_group(number).column(names["key"]).statistics
-        yield GroupBounds(table, key, stats is None or stats.null_count != 0)
+        column = metadata.row_group(number).column(names["key"])
+        place, size = column.bloom_filter_offset, column.bloom_filter_length
+        stats = column.statistics
+        keyless = stats is None or stats.null_count != 0
+        yield GroupBounds(table, key, keyless, (place, place + size) if size else None)
 
 
-def _read_part(
-    store: Store, part: Part, wanted: Sequence[int], sought: SoughtKeys, until: float | None
+def _read_wanted(
+    file: Any, wanted: Sequence[int], sought: SoughtKeys, until: float | None
 ) -> tuple[list[KeyChange], int]:
     """Return changes in the *wanted* row groups, and how many of these were read in time."""
     found, done = list[KeyChange](), 0
-    with open_file(store, part.path) as file:
-        for start in range(0, len(wanted), GROUPS_AT_ONCE):
-            if done and until is not None and time.monotonic() > until:
-                break
-            some = [*wanted[start : start + GROUPS_AT_ONCE]]
-            found += _read_groups(file, some, sought)
-            done += len(some)
+    for start in range(0, len(wanted), GROUPS_AT_ONCE):
+        if done and until is not None and time.monotonic() > until:
+            break
+        some = [*wanted[start : start + GROUPS_AT_ONCE]]
+        found += _read_groups(file, some, sought)
+        done += len(some)
     return found, done
 
 

@@ -118,9 +118,19 @@ def open_file(store: Store, path: str) -> Iterator[Any]:
     Raises:
         HeldError: ``file_damaged`` if it is missing, or cannot be read to its end.
     """
+    with explain_damage(store, path), pq.ParquetFile(store.source(path)) as file:
+        yield file
+
+
+@contextmanager
+def explain_damage(store: Store, path: str) -> Iterator[None]:
+    """Explain why a file of the change log cannot be read.
+
+    Raises:
+        HeldError: ``file_damaged``, it is not there, or cannot be read to its end.
+    """
     try:
-        with pq.ParquetFile(store.source(path)) as file:
-            yield file
+        yield
     except (OSError, pa.ArrowException) as error:
         detail = f"{store.uri}/{path}: {error}; restore it, or begin with an empty lake"
         raise HeldError("file_damaged", detail) from error

@@ -2,12 +2,15 @@
 
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from pipeline.changelog import key_search
 from pipeline.changelog.data_file import GROUP
 from pipeline.changelog.key_search import FooterBounds, KeySearch, SoughtKeys, find_key_changes
+from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Shard
 from tests.builders.lake import LocalLake, row
 
@@ -121,6 +124,61 @@ def test_only_row_groups_whose_bounds_let_the_key_in_are_read(ascending: LocalLa
     assert (found.files, found.footers, found.read, found.groups) == (1, 1, 1, 1)
 
 
+@pytest.fixture(scope="module")
+def shuffled(tmp_path_factory: pytest.TempPathFactory) -> LocalLake:
+    """Two batches of six row groups each, whose keys are in random order."""
+    lake, numbers = LocalLake(tmp_path_factory.mktemp("shuffled")), [*range(12 * GROUP)]
+    Random(1).shuffle(numbers)
+    for batch in range(2):
+        some = numbers[batch * 6 * GROUP :][: 6 * GROUP]
+        lake.land(*(row(U, pos, n, "a") for pos, n in enumerate(some, 100_000 * (batch + 1))))
+    return lake
+
+
+def test_row_groups_whose_filter_excludes_the_key_are_not_read(shuffled: LocalLake) -> None:
+    numbers = list(range(0, 12 * GROUP, 1_000))
+
+    found = [search(shuffled, key(n)) for n in numbers]
+
+    assert [[one.key for one in each.changes] for each in found] == [[key(n)] for n in numbers]
+    assert max(each.footers for each in found) == 2
+    assert sum(each.groups for each in found) <= len(numbers) + 3, "1 of 700 is a false positive"
+
+
+def test_a_key_that_is_nowhere_reads_no_row_group(shuffled: LocalLake) -> None:
+    found = search(shuffled, f"{key(5)[:-2]}x")  # within the bounds
+
+    assert (found.files, found.footers, found.read, found.groups) == (2, 2, 0, 0)
+    assert found.whole
+
+
+def test_groups_with_rows_without_a_key_are_read_whatever_their_filter_says(
+    tmp_path: Path,
+) -> None:
+    lake = LocalLake(tmp_path)
+    changes = [row(U, pos, pos, "a") for pos in range(2 * GROUP)]
+    lake.land(*changes[:GROUP], row(T, GROUP, None), *changes[GROUP:])
+
+    found = search(lake, f"{key(5)[:-2]}x")
+
+    assert ops(found) == [(T, 0, GROUP)]
+
+
+def test_a_file_that_ends_before_its_filters_is_damaged(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    lake.land(*(row(U, n, n, "a") for n in range(2 * GROUP)))
+    lake.log.look()
+    store, snapshot, known = lake.log.store, lake.log.snapshot, FooterBounds()
+    sought = SoughtKeys("main", "db.t", (key(1),))
+    find_key_changes(store, snapshot, sought, known)
+    (path,) = [one.path for one in snapshot.files.values() if known.known(one.path)]
+    (file,) = tmp_path.rglob(Path(path).name)
+    file.write_bytes(file.read_bytes()[:100])
+
+    with pytest.raises(HeldError, match="ends before its Bloom filters"):
+        find_key_changes(store, snapshot, sought, known)
+
+
 def test_a_key_above_all_bounds_opens_no_file(ascending: LocalLake) -> None:
     found = search(ascending, key(999_999))
 
@@ -134,6 +192,7 @@ def test_a_footer_is_read_once(ascending: LocalLake, monkeypatch: pytest.MonkeyP
     sought = SoughtKeys("main", "db.t", (key(100_001),))
     find_key_changes(store, ascending.log.snapshot, sought, known)
     opened, source = list[str](), type(store).source
+    monkeypatch.setattr(key_search, "row_groups", None)
 
     def counted(self: Any, path: str) -> Any:
         opened.append(path)
@@ -144,7 +203,7 @@ def test_a_footer_is_read_once(ascending: LocalLake, monkeypatch: pytest.MonkeyP
     again = find_key_changes(store, ascending.log.snapshot, sought, known)
 
     assert again.footers == 1
-    assert len(opened) == 1, "the rows, and not the footer again"
+    assert len(opened) == 2, "the filter and the rows, and not the footer again"
 
 
 def test_bounds_of_long_keys_are_cut_and_still_let_the_key_in(tmp_path: Path) -> None:
