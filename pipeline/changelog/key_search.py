@@ -260,9 +260,12 @@ def _may_contain(stored: bytes, hashes: Iterable[int]) -> bool:
     """Whether a value with one of these XXH64 *hashes* may be in a *stored* Bloom filter.
 
     It has blocks of 32 bytes behind a header, whose first field is their length. A value sets one
-    bit in each of the eight words of one block (Parquet's BloomFilter.md).
+    bit in each of the eight words of one block (Parquet's BloomFilter.md). A damaged filter
+    excludes nothing.
     """
     length = _first_field(stored)
+    if not 32 <= length < len(stored):
+        return True
     start, blocks = len(stored) - length, length // 32
     for one in hashes:
         words = struct.unpack_from("<8I", stored, start + 32 * ((one >> 32) * blocks >> 32))

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyarrow.parquet import ParquetFile
 
 from pipeline.changelog import key_search
 from pipeline.changelog.data_file import GROUP
@@ -162,6 +163,24 @@ def test_groups_with_rows_without_a_key_are_read_whatever_their_filter_says(
     found = search(lake, f"{key(5)[:-2]}x")
 
     assert ops(found) == [(T, 0, GROUP)]
+
+
+def test_a_damaged_filter_excludes_no_row_group(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    lake.land(*(row(U, n, n, "a") for n in range(2 * GROUP)))
+    lake.log.look()
+    (path,) = [one for one in tmp_path.rglob("*.parquet") if one.stat().st_size > 30_000]
+    with ParquetFile(path) as file:
+        column = next(
+            one
+            for at in range(file.metadata.num_columns)
+            if (one := file.metadata.row_group(0).column(at)).path_in_schema == "key"
+        )
+    data = bytearray(path.read_bytes())
+    data[column.bloom_filter_offset + 1 : column.bloom_filter_offset + 6] = b"\xff" * 5
+    path.write_bytes(data)
+
+    assert ops(search(lake, key(1))) == [(U, 0, 1)]
 
 
 def test_a_file_that_ends_before_its_filters_is_damaged(tmp_path: Path) -> None:
