@@ -1,4 +1,4 @@
-"""A probe: has the mirror at least so many rows?  Cannot see which ones they are."""
+"""A probe that fails below a number of rows.  Cannot detect: which rows are missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ A loss stays known when the change log no longer has its END, because its day wa
 was set back. It cannot be counted again then. Only newer bases of all shards end it, or its END
 landing again.
 
-Cannot see: changes that the collector never sent, extra events that land long after their END,
+Cannot detect: changes that the collector never sent, extra events that land long after their END,
 and truncates and XA rows, which have no transaction. Cannot decide: transactions that restarted at
 an event that the log does not show.
 """

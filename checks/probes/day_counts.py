@@ -9,7 +9,7 @@ of rows.  If the choice is wrong, days keep changing, and those changes explain 
 a wrong choice costs a query, and never reports a lost row.  A chosen column is counted rarely, and
 only from the budget that other checks leave.  If it cannot decide, there is no verdict.
 
-Cannot see: earlier days; rows without a date; fields that are not configured, and two faults in
+Cannot detect: earlier days; rows without a date; fields that are not configured, and two faults in
 the same sum that cancel out; today, until it has ended.
 """
 

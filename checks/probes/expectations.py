@@ -7,7 +7,7 @@ evaluates all rows changed since the first of them. Expectations about a set of 
 a mean, a row count) are evaluated on the whole mirror. The first look evaluates the whole mirror,
 and so does the first one after a new base, a schema change or a change of the suite.
 
-Cannot see: a plausible value that differs from the source; changes that a later change replaced
+Cannot detect: a plausible value that differs from the source; changes that a later change replaced
 between two looks; for set expectations, anything between two looks at the whole.
 """
 

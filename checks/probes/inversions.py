@@ -5,7 +5,7 @@ change that is redelivered, or sent by two collectors, replaces a newer one.  A 
 a lock has the time at which its statement began, so a small fall means nothing.
 A fall ends only with a newer change of the key, or with a newer base of the shard, also if the row
 was deleted meanwhile.  It is kept even if the change log loses its batches.
-Cannot see: a fall below a change that landed more than *back* batches earlier; two changes with
+Cannot detect: a fall below a change that landed more than *back* batches earlier; two changes with
 the same time; a clock that was wrong from the start; tables whose changes have log positions, for
 which no clock decides.
 """

@@ -2,7 +2,7 @@
 
 Both sides are read as of one position, so lag alone never causes a FAIL.  An id above the maximum
 of the other side is read again before it counts.
-Cannot see: a missing row below the maximum (see range_counts); tables without an integer key.
+Cannot detect: a missing row below the maximum (see range_counts); tables without an integer key.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ up there.  An absent key may have been deleted since, so the change log is read 
 must be absent in two rounds before it counts.  A wrong key that the change log no longer has stays
 wrong until one of two things happens. The mirror has it right, or it has a base that began later or
 in a log that replaced the old one.
-Cannot see: anything but the last change of each partition in each round; a changed value.
+Cannot detect: anything but the last change of each partition in each round; a changed value.
 """
 
 from collections.abc import Mapping, Sequence

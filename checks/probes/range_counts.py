@@ -6,7 +6,7 @@ it is still on one side only in a later round and no change explains it.
 A differing range is counted again in each cycle until both sides agree or all its differing ids are
 explained.  There is no PASS while one is left, however many ids were repaired.  While `values`
 passes, `values` compares such ranges, because it can explain each changing row.
-Cannot see: a changed value; a lost and a ghost row of one range that cancel out in every count;
+Cannot detect: a changed value; a lost and a ghost row of one range that cancel out in every count;
 a difference in an old range before its rotation; tables whose key is not one integer.
 """
 

@@ -4,7 +4,7 @@ The newest landed schema of each shard is compared with that of the source.  A d
 only under two conditions: the mirror has passed a heartbeat written after the difference was first
 seen, and no schema change of the shard has landed in between.  So a schema change in flight is not
 a loss.  Agreement also counts only after such a heartbeat.
-Cannot see: changes that keep the type (a default, a character set, NOT NULL); other lengths of
+Cannot detect: changes that keep the type (a default, a character set, NOT NULL); other lengths of
 texts and blobs; a shard that the source does not show.
 """
 

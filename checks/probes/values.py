@@ -10,7 +10,7 @@ position between the two readings.  Rows of other ranges are compared one by one
 only if it still differs in a later round and no change explains it.
 A range is open until all of its rows are settled. Each cycle compares open ranges again, or some of
 them if they are many. There is no PASS while a range is open.
-Cannot see: a difference in an old range before its rotation; columns whose values systems write
+Cannot detect: a difference in an old range before its rotation; columns whose values systems write
 differently, which the verdict names; tables of more than `whole_rows` rows whose key is not one
 integer.  Smaller tables of that kind are compared by `checks.compare.keyed_cycle`.
 """

@@ -4,7 +4,7 @@ A table that was migrated away stops changing and still has equal counts; only t
 it.  Intervals begin at the same times of each local day, so a nightly job stays in one interval.
 An interval ends only while the mirror is close behind the source. So a delay does not look like
 silence, and catching up does not look like a burst.
-Cannot see: wrong changes at the usual rate; anything before there is enough history.
+Cannot detect: wrong changes at the usual rate; anything before there is enough history.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

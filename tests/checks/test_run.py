@@ -50,7 +50,7 @@ def test_a_probe_keeps_the_contract(name: str) -> None:
     module = importlib.import_module(f"checks.probes.{name}")
     probe = find_probe(name)
 
-    assert "Cannot see: " in (module.__doc__ or "")
+    assert "Cannot detect: " in (module.__doc__ or "")
     assert probe.__doc__
     assert probe.__doc__.startswith("Fail when ")
     made: Any = probe()
