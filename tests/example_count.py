@@ -1,4 +1,4 @@
-"""How many examples does a law get?  All of them in `make test`, a few in `make check`.
+"""Sets how many examples a law gets: all in `make test`, a few in `make check`.
 
 A number in a test's own settings counts more than the profile's, so it has to ask.
 """

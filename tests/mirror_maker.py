@@ -1,4 +1,4 @@
-"""How is a MirrorMaker 2 told to carry topics from one cluster over to another?"""
+"""Settings of a MirrorMaker 2 that copies topics from one cluster to another."""
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 

@@ -1,4 +1,4 @@
-"""Which tests are too slow for `make check`?  Those of slow_tests.txt; `make slow` writes it again.
+"""Marks tests too slow for `make check`: those in slow_tests.txt, which `make slow` writes.
 
 They are marked `thorough`, so `make test` runs them.  A test that is new or renamed counts as fast.
 """

@@ -1,4 +1,4 @@
-"""What blocks a table that all lags and positions call complete?"""
+"""Tests what blocks a table that is complete by all lags and positions."""
 
 import re
 from collections.abc import Mapping

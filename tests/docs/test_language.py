@@ -1,4 +1,7 @@
-"""Checks that messages, docstrings and docs have no word of the deny list of the house style."""
+"""Checks the house style: no denied word in messages, docstrings and docs, and no question.
+
+A docstring states what its unit does.  It does not start with a question.
+"""
 
 import ast
 import re
@@ -9,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("pipeline", "checks", "alerts", "monitor", "demo")
+FOLDERS = (*LAYERS, "bench", "docs", "examples", "grafana", "tests")
 WORDS = (
     *("nobody", "anew", "told", "tells", "lacks", "ails", "bears", "vouch", "vouches", "beat"),
     *("beats", "besides", "thereby", "whoever", "whatever", "heed", "mend", "keeper", "letters"),
@@ -17,6 +21,9 @@ WORDS = (
 )
 # "is None" is the value of Python and no word of the list.
 DENIED = re.compile(rf"\b(?:{'|'.join(WORDS)}|(?-i:is none))\b", re.IGNORECASE)
+QUESTION = re.compile(r"[^.!?]*\?(?:\s|$)")  # a question mark in quotes ends no sentence
+MAYBE = re.compile(r'"""[^.!?]*\?(?:\s|"")')  # in code; only such files are parsed, to be fast
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CODE_SPAN = re.compile(r"```.*?```|``[^`]*``|`[^`]*`", re.DOTALL)
 
 # Names that are stored, in SQL statements of a file, or that users call, in messages of it.
@@ -49,6 +56,31 @@ def test_the_config_that_init_writes_has_no_denied_word() -> None:
     text = (ROOT / "monitor" / "commands" / "sluice.yaml").read_text("utf-8")
 
     assert _denied(text) == []
+
+
+def test_no_docstring_starts_with_a_question() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for folder in FOLDERS
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for text in _questions(file.read_text("utf-8"))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        pytest.param('"""Is it ready?  Pure."""', True, id="module"),
+        pytest.param('class A:\n    """Which rows\n    are lost?"""', True, id="class"),
+        pytest.param('def a():\n    """A probe: has it rows?"""', True, id="function"),
+        pytest.param('"""Decides what is ready.  Is it whole?"""', False, id="later question"),
+        pytest.param("'''The '?' of it.'''", False, id="quoted mark"),
+    ],
+)
+def test_a_docstring_that_starts_with_a_question_is_found(code: str, *, is_found: bool) -> None:
+    assert bool(_questions(code)) == is_found
 
 
 @pytest.mark.parametrize(("file", "name"), [*STORED, *CALLED])
@@ -92,6 +124,14 @@ def _without_names(path: str, text: str) -> str:
     for name in excepted:
         text = re.sub(rf"(?<!\w){name}\b", "", text)
     return text
+
+
+def _questions(code: str) -> list[str]:
+    """Docstrings that start with a question."""
+    if not MAYBE.search(code):
+        return []
+    nodes = (node for node in ast.walk(ast.parse(code)) if isinstance(node, DOCUMENTED))
+    return [text for node in nodes if (text := ast.get_docstring(node)) and QUESTION.match(text)]
 
 
 def _literals(file: Path) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Which queries of dashboards and rules does a Prometheus answer with an error, or not at all?"""
+"""Finds queries of dashboards and rules that Prometheus answers with an error or no series."""
 
 import threading
 from collections.abc import Callable, Iterable

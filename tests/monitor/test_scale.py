@@ -1,4 +1,4 @@
-"""What does a watching round ask?  No more of the store for many tables than for few.
+"""Tests that a monitoring round asks the store no more for many tables than for few.
 
 Time is never looked at: what is counted are questions.
 """

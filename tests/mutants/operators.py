@@ -1,4 +1,4 @@
-"""Which small mistakes could stand in a module?  Each is one mutant: one decision bent.
+"""Makes the mutants of a module: each one changes one decision.
 
 Decisions are bent and texts are not: a condition that is dropped, a boundary that is off by one, a
 branch that is always or never taken, a filter, a step or an element that is left out.  Pure.

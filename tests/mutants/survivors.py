@@ -1,4 +1,4 @@
-"""Which mutants survive, and why is that no harm?  Each stands in survivors.txt with its reason."""
+"""Reads survivors.txt: the mutants that may survive, each with its reason."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which modules decide, and which fast tests must notice when one decides wrongly?
+"""Lists the modules that decide, and the fast tests that must notice a wrong decision.
 
 The tests are of the module's own layer, the nearest first.
 """

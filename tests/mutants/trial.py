@@ -1,4 +1,4 @@
-"""Do a module's tests notice its mutants?  Each is tried in a fork, after the tests were collected.
+"""Tries whether a module's tests notice its mutants, each in a fork after the collection of tests.
 
 A mutant inside a function is put into the living module as that function's code, so nothing is
 imported anew, and only the tests that call this function without a mutant are run. The first are

@@ -1,4 +1,4 @@
-"""Which transactions does the change log show, row by row, and from which batch on?"""
+"""Reads which transactions the change log shows, row by row, and from which batch on."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Was a READY answer true?  Every transaction acknowledged before its cut must be there.
+"""Judges whether a READY was true: each transaction acknowledged before its cut must be there.
 
 Numbers rise along every key, and the ledger knows them all, so "there" is decided per row: it
 carries the last number due, or a later one that the ledger knows.  Nothing else explains a gap.

@@ -1,4 +1,4 @@
-"""Whose batch is it?  Lives of landing by their first batches."""
+"""Tests which incarnation of landing a batch is of, by their first batches."""
 
 from dataclasses import replace
 from itertools import accumulate

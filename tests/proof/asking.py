@@ -28,7 +28,7 @@ LATE = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Is *table* ready for *stage* up to *cut*?"""
+    """Asks whether *table* is ready for *stage* up to *cut*."""
 
     stage: str
     table: str

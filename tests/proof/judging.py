@@ -1,4 +1,4 @@
-"""Was any READY false, or forgotten?  By the ledger, and what the certificates name."""
+"""Finds each READY that was false or forgotten, by the ledger and what the certificates name."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What is killed in which round, and when?  All of it from one seed."""
+"""Plans what is killed in which round, and when, from one seed."""
 
 import random
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What befalls the rides under load, and was each READY that was given meanwhile true?"""
+"""Harms the rides under load, and judges whether each READY given meanwhile was true."""
 
 import random
 import threading

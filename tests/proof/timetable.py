@@ -1,4 +1,4 @@
-"""Is every planned tick of every job accounted for: run, failed, or recorded as missed?  Pure.
+"""Finds planned ticks that neither ran, failed, nor were recorded as missed.  Pure.
 
 Ticks of a job stand on a grid, so between its first and its last recorded one nothing may be left
 out or told twice.  One that ran may stand for those it ran through.

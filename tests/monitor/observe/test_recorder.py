@@ -1,4 +1,4 @@
-"""What does a FAIL find in the store after a restart?"""
+"""Tests what a FAIL finds in the store after a restart."""
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field, replace

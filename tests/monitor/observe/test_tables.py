@@ -1,4 +1,4 @@
-"""Which tables are watched, with which shards, and by which key?"""
+"""Tests which tables are watched, with which shards, and by which key."""
 
 import contextlib
 import re

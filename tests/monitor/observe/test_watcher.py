@@ -1,4 +1,4 @@
-"""Which mirrors are looked at, when is a look taken anew, and what is kept of the looks before?"""
+"""Tests which mirrors are read, when a mirror is read again, and what of earlier reads is kept."""
 
 import threading
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Up to where may a mirror come whose changes have no places in the log?"""
+"""Tests how far a mirror may be merged whose changes have no positions in the log."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which of two places is the newer, and what is the same, null or not?"""
+"""Tests which of two positions is newer, and which values are equal, null or not."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Does a real promoted server tell whether it has all that its predecessor had written?"""
+"""Tests whether a real promoted server reports that it has all its predecessor wrote."""
 
 from collections.abc import Callable
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Is a real slot known again, and one that was made anew under its name not?"""
+"""Tests that a real slot is recognized, and one that was created again under its name is not."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
