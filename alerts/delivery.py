@@ -176,5 +176,7 @@ class Delivery:
         if len(group) > 1:
             return 0
         self.outbox.dead_letter(group, str(error), now)
-        _log.error("letter refused", channel=name, why=str(error), id=group[0].message.id)
+        _log.error(
+            "notification dead-lettered", channel=name, why=str(error), id=group[0].message.id
+        )
         return 1

@@ -199,7 +199,7 @@ class LineageEvents:
                         self._waiting.popleft()
                 sent += 1
         except (SluiceError, OSError) as error:
-            log.warning("openlineage_waits", why=str(error), turns=len(self._waiting))
+            log.warning("openlineage_waits", why=str(error), merges=len(self._waiting))
         self._confess()
         return sent
 
@@ -222,7 +222,7 @@ class LineageEvents:
         with self._lock:
             lost, self._lost = self._lost, 0
         if lost:
-            log.warning("openlineage_lost", turns=lost)
+            log.warning("openlineage_lost", merges=lost)
 
     def _send(self, merge: MergeReport, links: Sequence[ColumnLink]) -> None:
         if not links:

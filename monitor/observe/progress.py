@@ -113,7 +113,7 @@ class FirstLandings:
         if now - self._logged.get(one.source, one.since - LOGGED) >= LOGGED:
             self._logged[one.source] = now
             done = one.eta.isoformat(timespec="seconds") if one.eta else "not known yet"
-            log.info("first landing", source=one.source, told=one.description, done=done)
+            log.info("first landing", source=one.source, description=one.description, done=done)
 
 
 def landings_by_table(landings: Iterable[FirstLanding]) -> Mapping[str, FirstLanding]:

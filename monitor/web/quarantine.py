@@ -81,7 +81,7 @@ def message(parts: Parts, id: Text, letters: Letters = 0) -> JSONResponse:  # no
     errors = parts.error_table()
     one = errors.message(id)
     if letters:
-        log.info("quarantined message shown", change=id, letters=letters)
+        log.info("quarantined message shown", change=id, characters=letters)
     made, still = _newest(parts, [id]), errors.open([one.row])
     row = _row(one.row, made.get(id), open_=still[one.row.change])
     return render.Answer(_render_message(one, row, letters))

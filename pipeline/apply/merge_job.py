@@ -288,7 +288,7 @@ def _done(
     except SluiceError as error:
         return MergeOutcome(MergeFailure.of(error), topics)
     except Exception as error:  # the boundary of one mirror's merge: it does not block the others
-        log.exception("turn_broken", table=job.name)
+        log.exception("merge_failed", table=job.name)
         return MergeOutcome(MergeFailure.unforeseen(error), topics)
 
 
@@ -394,7 +394,7 @@ class ParallelMerges:
         try:
             return self.spread(groups) if groups else ()
         except UnreachableError as error:
-            log.warning("turns_run_apart", groups=len(groups), why=str(error))
+            log.warning("merges_run_apart", groups=len(groups), why=str(error))
             return self._apart(groups, error)
 
     def _apart(self, groups: Sequence[JobGroup], error: UnreachableError) -> Sequence[Outcomes]:

@@ -357,7 +357,7 @@ class MergeRunner:
                     self.held.note_look(name, broken[name], waived)
                 continue
             except Exception as error:  # the boundary of one mirror: it does not stop the others
-                log.exception("turn_broken", table=name)
+                log.exception("merge_failed", table=name)
                 broken[name] = MergeFailure.unforeseen(error).hold(name)
                 continue
             if due:
@@ -404,7 +404,7 @@ class MergeRunner:
         try:
             return self.jobs.count_rewritten(table, landed)
         except Exception:  # the boundary of one mirror: it does not stop the others
-            log.exception("turn_broken", table=table.name)
+            log.exception("merge_failed", table=table.name)
             return 0
 
     def _merge_together(
@@ -431,7 +431,7 @@ class MergeRunner:
                 hold = MergeFailure.of(error).hold(table.name)
                 failed.append(self._failed(table, hold, landed, waived))
             except Exception as error:  # the boundary of one mirror: it does not stop the others
-                log.exception("turn_broken", table=table.name)
+                log.exception("merge_failed", table=table.name)
                 hold = MergeFailure.unforeseen(error).hold(table.name)
                 failed.append(self._failed(table, hold, landed, waived))
             else:

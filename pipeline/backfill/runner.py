@@ -457,10 +457,10 @@ def _failure(wish: BackfillRequest, step: Callable[[], None]) -> SluiceError | N
     try:
         step()
     except SluiceError as error:
-        log.warning("reread_waits", table=wish.table, why=str(error))
+        log.warning("backfill_waits", table=wish.table, why=str(error))
         return error
     except Exception as error:  # the boundary of one request: the others continue
-        log.exception("reread_failed", table=wish.table)
+        log.exception("backfill_failed", table=wish.table)
         return ProofError(f"{type(error).__name__}: {error}; see the log")
     return None
 

@@ -148,7 +148,7 @@ def try_task(task: BackfillTask) -> BackfillResult | BackfillFailure:
         brake = error.brake if isinstance(error, SparedError) else ""
         return BackfillFailure(task.asked.shard, task.stretch, str(error), refused, brake)
     except Exception as error:  # the boundary of one task
-        log.exception("reread_failed", table=task.table)
+        log.exception("backfill_failed", table=task.table)
         why = f"{type(error).__name__}: {error}; see the log"
         return BackfillFailure(task.asked.shard, task.stretch, why, refused=False)
 

@@ -224,7 +224,7 @@ def test_of_too_many_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
 
     with capture_logs() as logs:
         assert told.tell() == 0  # nobody answers there
-    assert [(one["event"], one["turns"]) for one in logs] == [
+    assert [(one["event"], one["merges"]) for one in logs] == [
         ("openlineage_waits", 2),
         ("openlineage_lost", 3),
     ]

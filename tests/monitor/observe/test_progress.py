@@ -184,7 +184,7 @@ def test_the_log_says_how_far_it_is_now_and_then_and_that_it_is_done() -> None:
         landings.look(sampled(done, snapshot=False, mirrors=BOTH), BOTH, NOON)
 
     assert [one["event"] for one in lines] == ["first landing"] * 2 + ["first landing is done"]
-    assert lines[1]["told"].startswith("30 rows of 2 tables landed")
+    assert lines[1]["description"].startswith("30 rows of 2 tables landed")
 
 
 BEGUN = datetime(2026, 3, 1, 12, tzinfo=UTC)
