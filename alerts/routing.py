@@ -115,12 +115,12 @@ def _route_around(
 
     If no chosen channel is left, use all other channels.
     """
-    ailing = member.table.removeprefix(CHANNEL)
-    if ailing == member.table or ailing not in chosen:
+    failed = member.table.removeprefix(CHANNEL)
+    if failed == member.table or failed not in chosen:
         return chosen
-    others = tuple(name for name in chosen if name != ailing)
+    others = tuple(name for name in chosen if name != failed)
     every = dict.fromkeys(name for route in routes for name in route.channels or ())
-    return others or tuple(name for name in every if name != ailing) or ("log",)
+    return others or tuple(name for name in every if name != failed) or ("log",)
 
 
 def _first(stated: Iterable[T | None], default: T) -> T:

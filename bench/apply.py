@@ -62,7 +62,7 @@ class Race:
         )
         rows.drop("place", "op").write.parquet(str(self._image(number + 1)))
 
-    def turn(self, _: int) -> None:
+    def merge(self, _: int) -> None:
         """Apply the round's changes as the product does."""
         self.lake.apply()
 
@@ -127,7 +127,7 @@ def measured(race: Race, rounds: int) -> dict[str, list[float]]:
     """Run one scenario; a first round warms both up and does not count."""
     shutil.rmtree(race.folder, ignore_errors=True)
     race.prepare()
-    contenders = [Contender("rewrite", race.rewrite), Contender("sluice", race.turn)]
+    contenders = [Contender("rewrite", race.rewrite), Contender("sluice", race.merge)]
     times = compete(contenders, rounds + 1, race.check)
     return {name: spent[1:] for name, spent in times.items()}
 

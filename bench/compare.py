@@ -198,7 +198,7 @@ class Feed:
         self.put = f"REPLACE INTO {self.work.shard} ({names}) VALUES ({marks})"
         self.drop = f"DELETE FROM {self.work.shard} WHERE id = %s"
 
-    def turn(self) -> None:
+    def run_round(self) -> None:
         """Run one round: commit, write a heartbeat, land, merge."""
         self.round_ += 1
         changes = self.work.changes(self.round_)
@@ -246,7 +246,7 @@ def _feed(feed: Feed, ended: Event, begun: Event) -> None:
     kept = time.monotonic()
     while not ended.is_set():
         since = time.monotonic()
-        feed.turn()
+        feed.run_round()
         begun.set()
         if time.monotonic() - kept > KEPT.total_seconds():
             feed.lake.upkeep()
@@ -329,12 +329,12 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of one run: on the clock, of the server, of the tool; ``told`` is its output."""
+    """Seconds of one run: on the clock, of the server, of the tool; ``output`` is what it wrote."""
 
     wall: float
     server: float
     own: float
-    told: str = ""
+    output: str = ""
 
     def scaled(self, factor: float) -> "Cost":
         """Return the cost of *factor* times as many rows."""
@@ -602,7 +602,7 @@ def compare_ours(ground: Ground, rounds: int) -> None:
     click.echo(f"  start of the verb: {start}; the changes cost the server {idle:.2f} s a second")
     for _ in range(rounds):
         cost = measure(ground, verb(ground), idle)
-        found = json.loads(cost.told)
+        found = json.loads(cost.output)
         ranges = found["ranges"]
         net = replace(cost, wall=cost.wall - start.wall, own=cost.own - start.own)
         click.echo(f"  sluice compare   {cost}; {found['outcome']}, {ranges}, {under_load()}")
@@ -625,8 +625,8 @@ def compare_others(ground: Ground, rounds: int) -> None:
         for _ in range(rounds):
             cost = measure(ground, words)
             click.echo(f"  reladiff, two tables  {cost}\n    10,000,000 rows {cost.scaled(scale)}")
-            if cost.told.strip():
-                click.echo(f"    it says: {cost.told.strip()[:300]}")
+            if cost.output.strip():
+                click.echo(f"    it says: {cost.output.strip()[:300]}")
         ground.mysql.execute(f"DROP TABLE {work.shard}_copy")
     else:
         click.echo("  reladiff is not there: python -m venv build/reladiff, and install it there")
@@ -640,8 +640,8 @@ def compare_others(ground: Ground, rounds: int) -> None:
     for _ in range(rounds):
         cost = measure(ground, (*words, *more, "--recursion-method", "none"))
         click.echo(f"  pt-table-checksum     {cost}\n    10,000,000 rows {cost.scaled(scale)}")
-        if cost.told.strip():
-            click.echo(f"    it says: {cost.told.strip()[:300]}")
+        if cost.output.strip():
+            click.echo(f"    it says: {cost.output.strip()[:300]}")
 
 
 if __name__ == "__main__":

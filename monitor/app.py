@@ -109,7 +109,7 @@ class App:
                 arrivals=self.arrivals,
                 rows=Tracer(
                     *(self.lake, self.lake.links.learn_schemas, addresses, open_rows, errors),
-                    *(self.clock, captures, observers.standstills.why_held),
+                    *(self.clock, captures, observers.hold_registry.why_held),
                 ),
                 waits=self.probing.waits,
             )

@@ -298,7 +298,7 @@ class Cycle:
             find_blocks(inputs, frozenset()),
             not isinstance(inputs.samples.checkpoint, Missing),
         )
-        yield from system_checks.of_standstills(table.name, why, at, first, landed=landed)
+        yield from system_checks.of_holds(table.name, why, at, first, landed=landed)
         yield system_checks.of_disagreement(table.name, day.values(), at)
         if (due := self.image_due(table.name)) is not None:
             yield of_image(inputs, day[Stage.IMAGE], due, started=self.started, at=at)

@@ -125,7 +125,7 @@ class LaneDriver:
         """Build the parts without starting the process."""
         config, store, clock = self.config, self.store, self.clock
         seen = SeenHazards(store.memory, config.settings.lane, clock)
-        standing = self.observers.standstills.holds
+        standing = self.observers.hold_registry.holds
         self.supervisor = Supervisor(
             config.settings,
             self.command,
@@ -160,7 +160,7 @@ class LaneDriver:
             sources=tuple(self.observers.collectors),
             deadlines=Deadlines(paces.land_deadline, paces.merge_deadline, paces.upkeep_deadline),
             waived=self.store.waivers.waived,
-            standstills=self.observers.standstills,
+            hold_registry=self.observers.hold_registry,
             accounts=self.store.accounts,
             ledger=self.store.ledger,
             backfills=self.store.backfills,

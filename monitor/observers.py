@@ -51,7 +51,7 @@ class Observers:
         self.clocks = Clocks(skew, store.memory, store.certificates, store.waivers.waived)
         self.fences = FenceBook(store.fences, self.clocks.stepped)
         self.rulings = LatestVerdicts()
-        self.standstills = HoldRegistry(store.holds)
+        self.hold_registry = HoldRegistry(store.holds)
         self.looks = SparkLooks()
         self.collectors = {one.name: open_collector(one, config.settings) for one in config.sources}
         self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
@@ -160,7 +160,7 @@ class Observers:
             sources=self.config.sources,
             certificates=self.store.certificates,
             rulings=self.rulings,
-            standstills=self.standstills,
+            hold_registry=self.hold_registry,
             waived=self.store.waivers.waived,
             residuals=self.store.accounts.residuals,
             unproven=UnloggedChanges(self.census.unproven, self.store.memory, self.clock).unproven,

@@ -195,7 +195,7 @@ class Schedule:
                 return
             job.run()
         except SluiceError as error:
-            self._ail(job, error)
+            self._note_failure(job, error)
             self._finish(job, planned, "failed", _describe_error(error))
         except Exception as error:
             log.exception("job failed")
@@ -215,12 +215,12 @@ class Schedule:
         except SluiceError as error:
             if not job.vital:
                 raise
-            self._ail(job, error)
+            self._note_failure(job, error)
             return True
         self._booked[job.name] = planned
         return accepted
 
-    def _ail(self, job: Job, error: SluiceError) -> None:
+    def _note_failure(self, job: Job, error: SluiceError) -> None:
         if self.problems.get(job.name) != _describe_error(error):  # log once, not every second
             log.error("job failed", why=str(error))  # an expected error needs no traceback
         self.problems[job.name] = _describe_error(error)
@@ -243,7 +243,7 @@ class Schedule:
                 job.name, end.planned, end.at, end.result, end.detail, through=end.through
             )
         except SluiceError as error:
-            self._ail(job, error)
+            self._note_failure(job, error)
             return False
         del self._owed[job.name]
         until = max((end.planned, *end.through))

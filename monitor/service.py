@@ -125,7 +125,7 @@ def _start(app: App, http: HttpServer) -> None:
     app.observers.clocks.load(app.observers.collectors)
     app.observers.fences.load(app.observers.collectors, now - REMEMBERED, app.observers.clocks.step)
     app.observers.rulings.load(app.store.verdicts)
-    app.observers.standstills.load()
+    app.observers.hold_registry.load()
     app.driver.supervisor.start()
     http.start(app.api())
     app.schedule.start()

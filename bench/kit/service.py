@@ -319,7 +319,7 @@ class Service:
     def _remember(self) -> None:
         self.app.observers.fences.load(self.app.observers.collectors, self.clock() - REMEMBERED)
         self.app.observers.rulings.load(self.app.store.verdicts)
-        self.app.observers.standstills.load()
+        self.app.observers.hold_registry.load()
 
 
 def source_of(number: int) -> str:

@@ -204,7 +204,7 @@ class Assessor:
     sources: tuple[SourceSettings, ...]
     certificates: Certificates
     rulings: LatestVerdicts
-    standstills: HoldRegistry
+    hold_registry: HoldRegistry
     waived: Callable[[], frozenset[str]]
     residuals: Callable[[], Mapping[str, int]]
     unproven: Callable[[Table, Mapping[Shard, Order]], str | Missing]
@@ -232,7 +232,7 @@ class Assessor:
         nothing sampled is in the future.
         """
         sources, tables = list[Hold](), dict[str, tuple[Hold, ...]]()
-        for hold in self.standstills.holds():
+        for hold in self.hold_registry.holds():
             if hold.subject.startswith("source:"):
                 sources.append(hold)
             else:

@@ -54,7 +54,7 @@ from pipeline.model import Hop, Missing, Order, SnapshotAgain, Stage, Table
 from pipeline.sources.positions import locate_position
 
 GOOD = Ruling(Outcome.PASS, "nothing is wrong")
-STANDSTILLS: Mapping[str, str] = {
+HOLD_CHECKS: Mapping[str, str] = {
     "gap": "gap",
     "quarantine": "quarantine",
     "foreign_write": "foreign_write",
@@ -75,7 +75,7 @@ MERGING = "merging"
 STORE = "store"
 KAFKA = "kafka"
 OF_BROKERS = ("kafka", "broker", "timed out", "timeout")  # words in a collector's broker errors
-CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
+CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(HOLD_CHECKS.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def of_pause(table: str, pause: Pause | None, kept: timedelta, at: datetime) -> 
     return Verdict(table, "pause", rule_pause_length(pause, kept, at), at)
 
 
-def of_standstills(
+def of_holds(
     table: str,
     reasons: Iterable[Reason],
     at: datetime,
@@ -177,17 +177,17 @@ def of_standstills(
     While it is unknown what has *landed*, holds that only the change log shows get no verdict.
     ``hold`` gets no PASS then, because it may be a gap of a harmful setting.
     """
-    kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
+    kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in HOLD_CHECKS.values()}}
     for reason in reasons:
         if reason.code not in ELSEWHERE:
-            kinds[STANDSTILLS.get(reason.code, "hold")].append(reason)
+            kinds[HOLD_CHECKS.get(reason.code, "hold")].append(reason)
     for kind, found in kinds.items():
         if not landed and (kind in OF_THE_CHECKPOINT or (kind == "hold" and not found)):
             continue
         own = [reason for reason in found if not reason.cause]
         cause = found[0].cause if found and not own else ""
         ruling = _standing([*own, *(one for one in found if one.cause)])
-        if first and found and kind == STANDSTILLS["no_base"]:
+        if first and found and kind == HOLD_CHECKS["no_base"]:
             cause = source_of(first.source)
             ruling = ruling if first.stuck else Ruling(Outcome.UNKNOWN, first.line, "not_yet")
         yield Verdict(table, kind, ruling, at, value=float(len(found)), cause=cause)

@@ -287,7 +287,7 @@ class LaneRequests:
     sources: tuple[str, ...]
     deadlines: Deadlines
     waived: Callable[[], frozenset[str]]
-    standstills: "HoldRegistry"
+    hold_registry: "HoldRegistry"
     accounts: "Accounts"
     ledger: "Ledger"
     backfills: "StoredBackfills"
@@ -391,14 +391,14 @@ class LaneRequests:
         return reply
 
     def _land(self) -> LandingReport | None:
-        with self._ailing(Verb.LAND):
+        with self._recording_failure(Verb.LAND):
             try:
                 asked = self.resubmissions.wished()
                 request = Request(0, Verb.LAND, self.waived(), resubmissions=asked)
                 landed = self._asked(request, self.deadlines.land).landed
             except HeldError as error:
                 hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
-                self.standstills.lane_held(hold, self.sources, self.clock())
+                self.hold_registry.lane_held(hold, self.sources, self.clock())
                 raise
         if landed is not None:
             self._landed(landed)
@@ -407,7 +407,7 @@ class LaneRequests:
     def _apply(self, verb: Verb, wanted: frozenset[str]) -> None:
         self._keep(verb)
         started, waived = self.clock(), self.waived()
-        with self._ailing(verb):
+        with self._recording_failure(verb):
             request = Request(
                 *(0, verb, waived),
                 cuts=self.cuts(),
@@ -454,7 +454,7 @@ class LaneRequests:
             for merge in accounted:
                 self.accounts.add(self.lane, merge.table, merge.batch, merge.account, now)
         self.ledger.add_merges(self.lane, merges, now)
-        self.standstills.applied(merges, now)
+        self.hold_registry.applied(merges, now)
         self.noted(merges)
         for merge in merges:
             if merge.image is not None:
@@ -468,7 +468,7 @@ class LaneRequests:
             log.info("merged", tables=len(merged), held=held, changes=changes, seconds=took)
 
     @contextmanager
-    def _ailing(self, verb: Verb) -> Iterator[None]:
+    def _recording_failure(self, verb: Verb) -> Iterator[None]:
         """Keep the error raised inside as the failure of *verb*, until *verb* succeeds."""
         try:
             yield
@@ -478,7 +478,7 @@ class LaneRequests:
         self.problems[verb] = ""
 
     def _landed(self, landed: LandingReport) -> None:
-        self.standstills.landed(landed, self.clock())
+        self.hold_registry.landed(landed, self.clock())
         self.resubmissions.record_states(landed.resubmitted, self.clock())
         if landed.batch is not None:
             took = round(landed.took.total_seconds(), 3)

@@ -150,7 +150,7 @@ class StoredOutbox:
     room: int = _FULL
     _spare: list[QueuedMessage] = field(default_factory=list, init=False)
     _done: dict[int, _Ending] = field(default_factory=dict, init=False)
-    _fares: dict[str, ChannelHealth] = field(default_factory=dict, init=False)
+    _health: dict[str, ChannelHealth] = field(default_factory=dict, init=False)
     _next: int = field(default=_SPARE, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -199,8 +199,8 @@ class StoredOutbox:
             UnreachableError: the store accepts no write; everything stays in memory.
         """
         with self._lock:
-            spare, done, fares = tuple(self._spare), {**self._done}, {**self._fares}
-        if along is None and not (spare or done or fares):
+            spare, done, health_by_channel = tuple(self._spare), {**self._done}, {**self._health}
+        if along is None and not (spare or done or health_by_channel):
             return
         with self.database.write() as connection:
             if along is not None:
@@ -214,15 +214,15 @@ class StoredOutbox:
                     _end(connection, outbox.c.number == number, end)
             for channel in {notification.channel for notification in spare}:
                 self._make_room(connection, channel, at)
-            for channel, health in fares.items():
-                _fare(connection, channel, health)
+            for channel, health in health_by_channel.items():
+                _store_health(connection, channel, health)
         with self._lock:
             ended = {*self._done} - {*done}  # sent during the write; the next call writes them
             written = {one.number for one in spare} - ended
             self._spare = [one for one in self._spare if one.number not in written]
             left = {one.number for one in self._spare}
             self._done = {n: e for n, e in self._done.items() if n not in done or n in left}
-            self._fares = {c: h for c, h in self._fares.items() if fares.get(c) != h}
+            self._health = {c: h for c, h in self._health.items() if health_by_channel.get(c) != h}
 
     def channels(self) -> tuple[str, ...]:
         """Return the names of channels with queued notifications, sorted."""
@@ -258,7 +258,7 @@ class StoredOutbox:
 
     def health(self, channel: str) -> ChannelHealth:
         """Return the health of *channel*."""
-        known = self._fares.get(channel)
+        known = self._health.get(channel)
         if known is not None:
             return known
         query = select(standings).where(standings.c.channel == channel)
@@ -283,7 +283,7 @@ class StoredOutbox:
     def set_health(self, channel: str, standing: ChannelHealth) -> None:
         """Store the health *standing* of *channel*."""
         with self._lock:
-            self._fares[channel] = standing
+            self._health[channel] = standing
         self._try_to_catch_up(None)
 
     def backlog(self, channel: str, seen: int = 0) -> Backlog:
@@ -324,7 +324,7 @@ class StoredOutbox:
         with self._lock:
             self._done.update((notification.number, end) for notification in notifications)
             if standing is not None:
-                self._fares.update(
+                self._health.update(
                     (notification.channel, standing) for notification in notifications
                 )
         self._try_to_catch_up(end.at)
@@ -380,7 +380,7 @@ def _end(connection: Connection, which: ColumnElement[bool], end: _Ending) -> No
     connection.execute(change.values(state=end.state, done=end.at, why=end.why))
 
 
-def _fare(connection: Connection, channel: str, standing: ChannelHealth) -> None:
+def _store_health(connection: Connection, channel: str, standing: ChannelHealth) -> None:
     body = encode_value(ChannelHealth, standing)
     connection.execute(delete(standings).where(standings.c.channel == channel))
     connection.execute(insert(standings).values(channel=channel, body=body))

@@ -193,7 +193,7 @@ def drop_other_rows(
     return tuple(actions)
 
 
-def is_compaction_needed(actions: Sequence[Action], snapshot: Snapshot) -> bool:
+def removes_existing_files(actions: Sequence[Action], snapshot: Snapshot) -> bool:
     """Return whether all files that *actions* remove still exist."""
     went = [action["remove"]["path"] for action in actions if "remove" in action]
     return all(path in snapshot.files for path in went)
@@ -262,7 +262,7 @@ class LogMaintenance:
     def _committed(self, actions: tuple[Mapping[str, object], ...], operation: str) -> bool:
         """Commit on the newest version if the files to remove exist; return whether it did."""
         note = {"sluice": {"lane": self.settings.lane}}
-        while is_compaction_needed(actions, self.changes.snapshot):
+        while removes_existing_files(actions, self.changes.snapshot):
             try:
                 made = commit_actions(
                     self.changes.store,

@@ -101,10 +101,10 @@ class FilesCollector:
         try:
             looked = self._sweep.advance()
         except SluiceError as error:
-            self._ail(str(error))
+            self._record_failure(str(error))
             raise
         if looked:
-            self._ail("")
+            self._record_failure("")
         end, passed = self._ledger.count().end, self._ledger.acknowledged()
         if passed < 0:
             return Missing("no sweep of the folder has ended yet")
@@ -159,14 +159,14 @@ class FilesCollector:
             return CollectorState("waiting", f"{detail} since {seen}; {RENAME}")
         return RUNNING
 
-    def _ail(self, why: str) -> None:
+    def _record_failure(self, why: str) -> None:
         """Record *why* with its time, in the ledger too, unless the ledger itself is broken."""
         self._problem = why
         with suppress(SluiceError):
             if why:
-                self._ledger.ail(f"at {utc_now().replace(microsecond=0)}: {why}")
+                self._ledger.record_failure(f"at {utc_now().replace(microsecond=0)}: {why}")
             elif self._ledger.problem():
-                self._ledger.ail("")
+                self._ledger.record_failure("")
 
     def close(self) -> None:
         """Release the sweep to other processes."""

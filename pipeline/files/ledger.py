@@ -236,7 +236,7 @@ class Ledger:
             row = db.execute("SELECT value FROM meta WHERE name = 'ailment'").fetchone()
         return "" if row is None else str(row[0])
 
-    def ail(self, why: str) -> None:
+    def record_failure(self, why: str) -> None:
         """Store why a sweep failed; empty once a sweep succeeds."""
         with self._writing() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('ailment', ?)", (why,))

@@ -27,7 +27,7 @@ from checks.blocks import (
 from checks.ledger import Residual, TableLosses
 from checks.model import Reason, Verdict
 from checks.readiness import assess
-from monitor.observe.system_checks import given_up_id, of_standstills
+from monitor.observe.system_checks import given_up_id, of_holds
 from pipeline.apply.foreign_commits import waiver_id
 from pipeline.checkpoint import Existence, Gap, Quarantine
 from pipeline.model import Hop, Missing, Order, Shard, Stage, Table
@@ -362,7 +362,7 @@ def test_many_residuals_give_some_reasons_and_count_the_others() -> None:
 def test_an_incident_of_many_residuals_says_how_many_it_does_not_name() -> None:
     reasons = find_blocks(inputs(losses=residuals(600)), GATING)
 
-    (ledger,) = [v for v in of_standstills(TABLE.name, reasons, NOW) if v.check == "ledger"]
+    (ledger,) = [v for v in of_holds(TABLE.name, reasons, NOW) if v.check == "ledger"]
 
     assert (len(ledger.ruling.keys), ledger.ruling.more) == (20, 580)
     assert ledger.ruling.is_cut_off

@@ -298,7 +298,7 @@ class Rig:
         self.store.waivers.clock = self.clock
         self.collector, self.lake = FakeCollector(), FakeLake()
         self.rulings, self.current = LatestVerdicts(), CurrentBoard()
-        self.standstills, self.kafka = HoldRegistry(self.store.holds), FakeKafka()
+        self.hold_registry, self.kafka = HoldRegistry(self.store.holds), FakeKafka()
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
         self.dictionary, self.rules = FakeDictionary(), tuple[TableRule, ...]()
         self.whole, self.arrivals = frozenset[str](), dict[str, SourceArrivals]()
@@ -388,7 +388,7 @@ class Rig:
             (SOURCE,),
             self.store.certificates,
             self.rulings,
-            self.standstills,
+            self.hold_registry,
             self.store.waivers.waived,
             self.store.accounts.residuals,
             UnloggedChanges(self.census.unproven, self.store.memory, self.clock).unproven,
@@ -500,12 +500,12 @@ class Rig:
     def hold(self, hold: Hold) -> None:
         """A merge run ends with this hold of its table."""
         report = MergeReport(hold.subject, 1, 1, Account(), self.now, timedelta(), hold)
-        self.standstills.applied([report], self.now)
+        self.hold_registry.applied([report], self.now)
 
     def hold_source(self, *holds: Hold) -> None:
         """Landing reports these holds."""
         report = LandingReport("main", None, 0, self.now, timedelta(), holds=holds)
-        self.standstills.landed(report, self.now)
+        self.hold_registry.landed(report, self.now)
 
     @property
     def newest(self) -> Checkpoint:

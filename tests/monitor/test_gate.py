@@ -362,7 +362,7 @@ def test_a_waiver_opens_what_a_person_has_judged(healthy: Rig) -> None:
     cut = "2026-03-29T12:00:02Z"
     assert healthy.ask(cut=cut)[0] == 409
 
-    (held,) = healthy.standstills.holds()
+    (held,) = healthy.hold_registry.holds()
     body = {"id": held.id, "reason": "looked at it", "who": "on call"}
     added = healthy.client.post("/v1/waivers", json=body)
 
@@ -525,7 +525,7 @@ def test_a_patient_caller_is_answered_once_nothing_blocks_any_more(
 
     def decide(*question: Any) -> Decision:
         if len(seen) == 2:
-            (hold,) = healthy.standstills.holds()
+            (hold,) = healthy.hold_registry.holds()
             healthy.store.waivers.add(Waiver(hold.id, "looked at it", "on call", healthy.now))
         decision = plain(*question)
         seen.append(decision.state)

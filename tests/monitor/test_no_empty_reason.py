@@ -46,9 +46,9 @@ class Walk:
         rig.collector.silent = rig.lake.silent = rig.dictionary.silent = rig.schema.silent = False
         rig.collector.trouble = CollectorState("running")
         rig.facts.broken.clear()
-        rig.standstills.landed(LandingReport("main", 1, 0, rig.now, timedelta()), rig.now)
+        rig.hold_registry.landed(LandingReport("main", 1, 0, rig.now, timedelta()), rig.now)
         free = [MergeReport(t, 1, 1, Account(), rig.now, timedelta()) for t in SHARDS.values()]
-        rig.standstills.applied(free, rig.now)
+        rig.hold_registry.applied(free, rig.now)
         rig.round()
 
     def collector_silent(self) -> None:
@@ -73,16 +73,16 @@ class Walk:
         codes = ("schema", "no_key", "unreachable", "foreign_write", "unacknowledged")
         refusal = MergeFailure.of(HeldError(self.chance.choice(codes), self.word))
         turn = MergeReport(self.table, 1, 1, Account(), self.rig.now, timedelta())
-        self.rig.standstills.applied([replace(turn, hold=refusal.hold(turn.table))], self.rig.now)
+        self.rig.hold_registry.applied([replace(turn, hold=refusal.hold(turn.table))], self.rig.now)
 
     def source_held(self) -> None:
         hold = Hold("disorder:shop:t:0:5@1", "source:shop", "disorder", self.word)
         landed = LandingReport("main", None, 0, self.rig.now, timedelta(), holds=(hold,))
-        self.rig.standstills.landed(landed, self.rig.now)
+        self.rig.hold_registry.landed(landed, self.rig.now)
 
     def lane_held(self) -> None:
         hold = Hold("mark_lost:main", "", "mark_lost", self.word)
-        self.rig.standstills.lane_held(hold, ("shop",), self.rig.now)
+        self.rig.hold_registry.lane_held(hold, ("shop",), self.rig.now)
 
     def gap(self) -> None:
         tables = self.chance.choice(((), (USERS,)))

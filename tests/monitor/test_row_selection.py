@@ -254,7 +254,7 @@ def turn(rig: Rig, id_: str | None) -> None:
     text = 'not_null: email is NULL in 1 row, key ["shop","shop.users","a@b.c"]'
     hold = None if id_ is None else Hold(id_, USERS, "invalid", f"{text}; waive {id_}")
     told = MergeReport(USERS, 1, 1, Account(), rig.now, timedelta(), hold)
-    rig.standstills.applied([told], rig.now)
+    rig.hold_registry.applied([told], rig.now)
 
 
 def watch(rig: Rig, seconds: int = 5) -> None:
@@ -308,7 +308,7 @@ def test_a_restart_remembers_what_is_held(held: Rig) -> None:
     watch(held)
 
     assert about(held) == [(AlertKind.BLOCKED, USERS)]
-    assert [hold.id for hold in held.standstills.holds()] == [FIRST]
+    assert [hold.id for hold in held.hold_registry.holds()] == [FIRST]
 
 
 def test_once_it_goes_on_the_incident_ends(held: Rig) -> None:

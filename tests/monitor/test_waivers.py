@@ -206,7 +206,7 @@ def test_f103_what_a_batch_closed_is_not_said_to_block_again(
 def test_f103_a_waiver_of_what_no_batch_closes_is_withdrawn(healthy: Rig) -> None:
     hold_users(healthy)
     assert waived(healthy, "schema:shop.users@7") == (201, "")
-    healthy.standstills.applied(
+    healthy.hold_registry.applied(
         [MergeReport(USERS, 2, 2, Account(), healthy.now, SOME)], healthy.now
     )
     healthy.second(2)

@@ -41,7 +41,7 @@ def transitions(rig: Rig, table: str = USERS) -> list[str]:
 
 def hold_users(rig: Rig, why: Hold | None) -> None:
     turn = MergeReport(USERS, 1, 1, Account(), rig.clock(), SECOND, why)
-    rig.standstills.applied([turn], rig.clock())
+    rig.hold_registry.applied([turn], rig.clock())
 
 
 def test_a_life(healthy: Rig) -> None:

@@ -94,15 +94,15 @@ class FakeSpark:
 
 def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
     deadlines = Deadlines(SECOND, SECOND, SECOND)
-    standstills = HoldRegistry(store.holds)
-    standstills.load()
+    hold_registry = HoldRegistry(store.holds)
+    hold_registry.load()
     return LaneRequests(
         call=spark.call,
         lane="main",
         sources=("shop",),
         deadlines=deadlines,
         waived=store.waivers.waived,
-        standstills=standstills,
+        hold_registry=hold_registry,
         accounts=store.accounts,
         ledger=store.ledger,
         backfills=store.backfills,
@@ -192,7 +192,7 @@ def test_what_turns_said_is_kept_once_a_store_that_was_full_takes_it_and_no_turn
     assert [one.verb for one in spark.asked] == [Verb.APPLY] * 3
     assert store.accounts.totals()["shop.t499", "applied"] == 5
     assert store.accounts.totals()["shop.users", "applied"] == 10
-    assert requests.standstills.holds() == ()
+    assert requests.hold_registry.holds() == ()
 
 
 @pytest.mark.parametrize(
@@ -266,25 +266,25 @@ def test_a_hold_stands_until_that_table_goes_on_also_over_a_restart(store: Servi
 
     spark.apply = (_turn("shop.orders", 4),)
     later.apply()
-    silent = later.standstills.holds()
+    silent = later.hold_registry.holds()
     spark.apply = (_turn("shop.users", 5),)
     later.apply()
 
     assert silent == (HOLD,)
-    assert later.standstills.holds() == ()
+    assert later.hold_registry.holds() == ()
 
 
 def test_a_source_is_held_as_long_as_landing_says_so(store: ServiceStore) -> None:
     spark = FakeSpark(LandingReport("main", None, 0, NOW, SECOND, holds=(SOURCE_HOLD,)))
     requests = _requests(store, spark)
     requests.land()
-    held = requests.standstills.holds()
+    held = requests.hold_registry.holds()
 
     spark.land = LandingReport("main", 4, 1, NOW, SECOND)
     requests.land()
 
     assert held == (SOURCE_HOLD,)
-    assert requests.standstills.holds() == ()
+    assert requests.hold_registry.holds() == ()
 
 
 def test_a_lane_that_cannot_go_on_holds_every_source(store: ServiceStore) -> None:
@@ -294,7 +294,7 @@ def test_a_lane_that_cannot_go_on_holds_every_source(store: ServiceStore) -> Non
     with pytest.raises(HeldError):
         requests.land()
 
-    assert [(one.subject, one.reason) for one in requests.standstills.holds()] == [
+    assert [(one.subject, one.reason) for one in requests.hold_registry.holds()] == [
         ("source:shop", "lane_taken")
     ]
 

@@ -15,15 +15,15 @@ from tests.monitor.store.kit import NOW, SECOND
 T = "shop.users"
 
 
-def hold_ids(standstills: HoldRegistry, reasons: str, start: int = 0) -> list[str]:
+def hold_ids(hold_registry: HoldRegistry, reasons: str, start: int = 0) -> list[str]:
     """Ids after each turn: `s`chema, `u`nreachable, `.` for one that went on."""
     words, ids = {"s": "schema", "u": "unreachable"}, []
     for number, letter in enumerate(reasons, start):
         word = words.get(letter)
         hold = Hold(f"{word}:{T}", T, word, f"detail {number}") if word else None
         at = NOW + number * SECOND
-        standstills.applied([MergeReport(T, 1, 1, Account(), at, timedelta(), hold)], at)
-        ids += [one.id.removeprefix(f"{one.reason}:{T}@") for one in standstills.holds()] or ["-"]
+        hold_registry.applied([MergeReport(T, 1, 1, Account(), at, timedelta(), hold)], at)
+        ids += [one.id.removeprefix(f"{one.reason}:{T}@") for one in hold_registry.holds()] or ["-"]
     first = int(NOW.timestamp())
     return [one if one == "-" else str(int(one) - first) for one in ids]
 
@@ -54,12 +54,12 @@ def test_a_restart_renames_no_hold_and_its_words_stay_fresh(store: ServiceStore)
 
 def test_what_stands_as_it_stood_is_not_written_again(store: ServiceStore) -> None:
     hold = Hold("x:1", T, "schema", "detail")
-    standstills, written = HoldRegistry(store.holds), list[str]()
+    hold_registry, written = HoldRegistry(store.holds), list[str]()
     listen(store.database.engine, "before_cursor_execute", lambda *said: written.append(said[2]))
 
     def tell(number: int, hold: Hold | None) -> None:
         at = NOW + number * SECOND
-        standstills.applied([MergeReport(T, 1, 1, Account(), at, timedelta(), hold)], at)
+        hold_registry.applied([MergeReport(T, 1, 1, Account(), at, timedelta(), hold)], at)
 
     for number in range(3):
         tell(number, hold)
@@ -72,9 +72,9 @@ def test_what_stands_as_it_stood_is_not_written_again(store: ServiceStore) -> No
 
 
 def test_a_hold_that_names_its_instance_is_left_as_it_is(store: ServiceStore) -> None:
-    standstills = HoldRegistry(store.holds)
+    hold_registry = HoldRegistry(store.holds)
     hold = Hold(f"account:{T}:7", T, "account", "x")
 
-    standstills.applied([MergeReport(T, 1, 1, Account(), NOW, timedelta(), hold)], NOW)
+    hold_registry.applied([MergeReport(T, 1, 1, Account(), NOW, timedelta(), hold)], NOW)
 
-    assert standstills.holds() == (hold,)
+    assert hold_registry.holds() == (hold,)
