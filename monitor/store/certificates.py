@@ -1,9 +1,9 @@
 """Stores issued certificates with their revocations, and heartbeats as fences.
 
-Certificates are kept for about forty days, and those of a passing instant for seven. A passing
-instant is a cut that is not at a full quarter of an hour. If the whole store has more certificates
-than a limit, the oldest valid ones are deleted earlier. Every fence of the last day is kept, and
-fewer of the forty days before.
+Certificates are kept for 42 days, and those of a passing instant for seven. A passing instant is a
+cut that is not at a full quarter of an hour. If the whole store has more certificates than a limit,
+the oldest valid ones are deleted earlier. Of fences, every one of the last day is kept, and fewer
+of 42 days.
 """
 
 import threading
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class Certificates:
-    """Certificates issued in the last forty days.
+    """Certificates issued in the last 42 days.
 
     Only this object writes certificates. The newest of a few cuts of each table are cached until a
     certificate of the table is issued or revoked. A writer that adds them inside a larger
@@ -333,7 +333,7 @@ def _certificate(row: Row[Any]) -> Certificate:
 
 @dataclass(eq=False)
 class Fences:
-    """Every fence of the last day, and fewer of the forty days before."""
+    """Every fence of the last day, and fewer of the last 42 days."""
 
     database: Database
 

@@ -165,7 +165,7 @@ _STEPS = (
 
 @dataclass(eq=False)
 class Verdicts:
-    """Every verdict of the last day, and the changes of the forty days before.
+    """Every verdict of the last day, and the changes of the last 42 days.
 
     Of consecutive equal verdicts, only the first and the last are kept, so thousands of healthy
     tables add few rows.
@@ -339,7 +339,7 @@ BALANCED = timedelta(hours=6)  # how long a merge may be reported again
 
 @dataclass(eq=False)
 class Accounts:
-    """Accounts of the last hours, unbalanced ones of forty days, and totals for ever.
+    """Accounts of the last hours, unbalanced ones of 42 days, and totals for ever.
 
     Only this object adds accounts, so the newest residuals are read from the store once.
     """

@@ -55,7 +55,7 @@ class Tick:
 
 @dataclass(eq=False)
 class Ticks:
-    """Successful ticks of a day, all others of forty days; totals for ever."""
+    """Successful ticks of a day, all others of 42 days; totals for ever."""
 
     database: Database
 
