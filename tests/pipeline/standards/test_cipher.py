@@ -1,11 +1,13 @@
 """What two systems encrypted under two keys becomes one token, and what was not is told."""
 
-from base64 import encodebytes
+from base64 import encodebytes, urlsafe_b64encode
 from collections.abc import Callable
+from hashlib import sha512
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from pipeline.errors import ConfigError, FormatError
@@ -51,6 +53,19 @@ def test_tokens_are_mapped_from_key_to_key() -> None:
     mapped = CipherMapping(("card",), OURS, THEIRS, "aes_siv")
 
     assert mapped.value(theirs.value("4111")) == CipherMapping(("card",), OURS).value("4111")
+
+
+def test_other_tokens_of_aes_siv_are_refused() -> None:
+    """Only the key derivation and the associated data of a text in the lake are accepted."""
+    theirs, mapped = (
+        CipherMapping(("card",), THEIRS),
+        CipherMapping(("card",), OURS, THEIRS, "aes_siv"),
+    )
+    plain = AESSIV(sha512(THEIRS.encode()).digest()).encrypt(b"4111", None)
+
+    for sent in (urlsafe_b64encode(plain).decode(), theirs.value("")):
+        with pytest.raises(FormatError, match="was not encrypted as aes_siv"):
+            mapped.value(sent)
 
 
 @pytest.mark.parametrize("text", ["", "\0", "x"])
