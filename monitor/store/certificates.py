@@ -2,7 +2,7 @@
 
 Certificates are kept for 42 days, and those of a passing instant for seven. A passing instant is a
 cut that is not at a full quarter of an hour. If the whole store has more certificates than a limit,
-the oldest valid ones are deleted earlier. Of fences, every one of the last day is kept, and fewer
+the oldest valid ones are deleted earlier. All fences of the last day are kept, and fewer
 of 42 days.
 """
 
