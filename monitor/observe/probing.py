@@ -56,6 +56,7 @@ from pipeline.sources.source import TableQueries
 
 JOB = "job:probe"
 Due = tuple[CheckPlan, Any, Table]
+REPEATED = timedelta(minutes=1)  # how often a hanging check is reported
 NOT_ASKED = Missing("it was not asked yet")
 UNABLE = ("unreachable", "unprovable", "not_reached", "over_time", "check_broken")
 """Codes of an UNKNOWN that ends once the probe can run again."""
@@ -166,7 +167,7 @@ class Probing:
     _ran: dict[tuple[str, str], datetime] = field(default_factory=dict)
     _suspicions: set[tuple[str, str]] = field(default_factory=set)
     _failed: dict[str, Exception] = field(default_factory=dict)
-    _reported: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    _reported: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _waits: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -256,7 +257,10 @@ class Probing:
             self._tell(verdict, whole=looks_back(probe) > 0)
 
     def _tell_hanging(self, queue: ProbeQueue, due: Sequence[Due]) -> None:
-        """Record one UNKNOWN for each check that waits for a hanging probe, naming that probe."""
+        """Record UNKNOWN for each check that waits for a hanging probe, naming that probe.
+
+        It is repeated every minute, because an incident advances only by verdicts.
+        """
         now, seconds = self.clock(), self.elapsed()
         hanging = [
             one
@@ -267,15 +271,24 @@ class Probing:
             return
         by_table = {one.table: one for one in hanging}
         stuck = len(hanging) >= queue.workers
+        verdicts = list[Verdict]()
         for plan, _, table in due:
-            one = by_table.get(table.name, hanging[0] if stuck else None)
-            if one is None or self._reported.get((plan.name, table.name)) == one.since:
+            one, key = (
+                by_table.get(table.name, hanging[0] if stuck else None),
+                (plan.name, table.name),
+            )
+            if one is None:
                 continue
-            self._reported[plan.name, table.name] = one.since
+            began, reported = self._reported.get(key, (None, 0.0))
+            if began == one.began and seconds - reported < REPEATED.total_seconds():
+                continue
+            self._reported[key] = one.began, seconds
             what = f"check {one.check} of {one.table} has not ended since {one.since:%H:%M:%S} UTC"
             whose = queue.name if stuck else f"checks of {one.table}"
             ruling = Ruling(Outcome.UNKNOWN, f"{what}; {whose} wait for it", UNABLE[0])
-            self._tell(Verdict(table.name, plan.name, ruling, now, cause=JOB, run=self.run()))
+            verdicts.append(Verdict(table.name, plan.name, ruling, now, cause=JOB, run=self.run()))
+        if verdicts:
+            self.recorder.tell(verdicts, kept=self.recorder.changed(verdicts))
 
     def _past(self, plan: CheckPlan, probe: Any, table: Table) -> list[float]:
         """Return earlier values for a probe that looks back, which few probes do."""

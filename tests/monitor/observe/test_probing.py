@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import event
 
+from alerts.model import Event
 from alerts.round import AlertSettings
+from alerts.routing import Route
 from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
 from checks.world import World
 from monitor.config.plans import CheckPlan
@@ -379,7 +381,7 @@ def test_f45_of_three_sources_a_probe_of_one_hangs_for_ever_and_the_others_are_r
     assert hanging.stuck == ["probes of b"]
 
 
-def test_f45_what_waits_for_a_probe_that_hangs_is_unknown_by_its_name_and_told_once(
+def test_f45_what_waits_for_a_probe_that_hangs_is_unknown_by_its_name_and_repeated(
     bench: Bench, hanging: Hanging
 ) -> None:
     probe, behind = FakeProbe(hanging={"b.t": hanging}), FakeProbe()
@@ -399,9 +401,52 @@ def test_f45_what_waits_for_a_probe_that_hangs_is_unknown_by_its_name_and_told_o
         "offset_keys": why,
     }
     assert {(one.ruling.outcome, one.cause, one.at) for one in told.values()} == {
-        (Outcome.UNKNOWN, "job:probe", NOON + 2 * MINUTE)
+        (Outcome.UNKNOWN, "job:probe", NOON + 3 * MINUTE)
     }
     assert len(bench.store.incidents.open()) == 1
+    assert len(bench.store.verdicts.list(table="b.t")) == 2, "a repetition is not stored"
+
+
+def test_a_check_that_hangs_fires_after_15_minutes_and_resolves_when_it_has_ended(
+    bench: Bench, hanging: Hanging
+) -> None:
+    bench.recorder.settings = AlertSettings((Route(channels=("log",)),))
+    probe = FakeProbe(hanging={"b.t": hanging})
+    probing = lines(bench, hanging, plan(probe))
+    states = list[str]()
+    for _ in range(19):
+        probing.round()
+        states += [one.state.value for one in bench.store.incidents.open()]
+        bench.now += MINUTE
+    hanging.release()
+    probe.hanging.clear()
+    probing.lines.elapsed = lambda: 0.0
+
+    for _ in range(2):
+        probing.round()
+        hanging.release()  # to its end
+        bench.now += MINUTE
+
+    assert states == ["pending"] * 15 + ["firing"] * 2
+    assert bench.store.incidents.open() == ()
+    told = [one.message.event for one in bench.store.outbox.waiting("log", 100)]
+    assert told == [Event.FIRED, Event.CLEARED]
+
+
+def test_a_check_that_hangs_is_reported_once_a_minute_although_rounds_are_shorter(
+    bench: Bench, hanging: Hanging
+) -> None:
+    probing = lines(bench, hanging, plan(FakeProbe(hanging={"b.t": hanging})))
+    times = set[datetime]()
+
+    for _ in range(40):
+        probing.round()
+        times |= {one.seen for one in bench.store.incidents.open()}
+        bench.now += MINUTE / 6
+
+    assert sorted(times) == [
+        NOON + timedelta(seconds=each) for each in (70, 130, 190, 250, 310, 370)
+    ]
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(hours=-1)])
