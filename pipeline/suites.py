@@ -93,7 +93,12 @@ FEWEST_VALUES = 10
 """Values of a column below which its mean, sum or deviation is not shown."""
 Severity = Literal["critical", "warning", "info"]
 logging.getLogger("great_expectations").setLevel(logging.WARNING)  # its import logs much
-_lock = Lock()  # Great Expectations has one current project in a process
+_context_lock = Lock()
+"""Held while a context is made: Great Expectations returns the newest one of the process.
+
+It is never held during an evaluation, so a long or hanging one delays no other. Each batch uses
+the context that it was made in (Great Expectations 1.24).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,8 +509,7 @@ def evaluate_by_spark(every: Any, look: SuiteLook) -> SuiteAnswer:
     else:
         named = every
     plain = every.drop(SLUICE)
-    with _lock:
-        results = tuple(_by_spark(look, plain, named))
+    results = tuple(_by_spark(look, plain, named))
     return SuiteAnswer(look.batch, plain.count(), results)
 
 
@@ -652,10 +656,9 @@ def evaluate_rows(
         for place in islice(_places(result), MOST_KEYS):
             yield name_row(table, rows.slice(place, 1).to_pylist()[0])
 
-    with _lock:
-        found = tuple(_by_pandas(rows, table.name, expectations))
-        wide = _find_wide_columns([one for one, _ in found], partial(_count_values, rows))
-        return tuple(_concluded(one, result, keys, wide) for one, result in found)
+    found = tuple(_by_pandas(rows, table.name, expectations))
+    wide = _find_wide_columns([one for one, _ in found], partial(_count_values, rows))
+    return tuple(_concluded(one, result, keys, wide) for one, result in found)
 
 
 def _count_values(rows: pa.Table, columns: Sequence[str]) -> Sequence[int]:
@@ -684,9 +687,7 @@ def find_unmet(
 
     None instead of indexes: it could not be evaluated. No indexes: it does not report which rows.
     """
-    with _lock:
-        found = tuple(_by_pandas(rows, table, expectations))
-    for one, result in found:
+    for one, result in tuple(_by_pandas(rows, table, expectations)):
         own = _concluded(one, result, lambda _: iter(()))
         if own.met is None:
             yield own.text, None
@@ -790,7 +791,8 @@ def _new_context() -> Any:
     own = import_module("pipeline.json_schema")
     for name in JSON_METRICS:
         vars(import_module(name)).update(json=own, jsonschema=own, Exception=own.NOT_JSON)
-    context = gx.get_context(mode="ephemeral")
+    with _context_lock:
+        context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     return context
 

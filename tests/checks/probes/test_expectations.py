@@ -3,10 +3,13 @@
 import hashlib
 import json
 import math
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +31,12 @@ from pipeline.suites import (
     ExpectationSettings,
     SuiteAnswer,
     SuiteLook,
+    evaluate_by_spark,
     evaluate_rows,
     find_mistakes,
     find_strange_columns,
     find_unmet,
+    import_expectations,
     make_frame,
     name_row,
     read_suite,
@@ -1015,6 +1020,103 @@ def test_expectations_of_the_user_come_from_a_module(
     absent = replace(probe, modules=("no_such_module",))
     assert next(iter(absent.mistakes())).startswith("modules: no_such_module: its import fails")
     assert "no_such_module" in str(look(absent, world))
+
+
+WAITING = """
+import threading
+
+from great_expectations.execution_engine import PandasExecutionEngine
+from great_expectations.expectations.expectation import ColumnMapExpectation
+from great_expectations.expectations.metrics import ColumnMapMetricProvider
+from great_expectations.expectations.metrics import column_condition_partial
+
+BEGUN, ENDED = threading.Event(), threading.Event()
+
+
+class ColumnValuesWait(ColumnMapMetricProvider):
+    condition_metric_name = "column_values.wait"
+
+    @column_condition_partial(engine=PandasExecutionEngine)
+    def _pandas(cls, column, **kwargs):
+        BEGUN.set()
+        ENDED.wait(60)
+        return column.notnull()
+
+
+class ExpectColumnValuesToWait(ColumnMapExpectation):
+    map_metric = "column_values.wait"
+"""
+
+
+@dataclass
+class EndlessFrame:
+    """A frame of Spark that takes until ``ended`` to say its columns."""
+
+    begun: threading.Event
+    ended: threading.Event
+    columns: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> tuple[Any, ...]:
+        self.begun.set()
+        self.ended.wait(60)
+        return ()
+
+    def drop(self, *_: str) -> "EndlessFrame":
+        return self
+
+    def selectExpr(self, *_: str) -> "EndlessFrame":  # noqa: N802  - Spark's name
+        return self
+
+    def count(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("where", ["memory", "Spark"])
+@THOROUGH
+def test_an_evaluation_that_does_not_end_delays_no_other_and_no_merge(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "waiting_expectations.py").write_text(WAITING, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    import_expectations(["waiting_expectations"])
+    module = import_module("waiting_expectations")
+    begun, ended = module.BEGUN, module.ENDED
+    begun.clear()
+    ended.clear()
+    rows, not_null = pa.table({"id": [1, None]}), (expect(NOT_NULL, column="id"),)
+    endless = (expect("expect_column_values_to_wait", column="id"),)
+    asked = SuiteLook(TABLE, 0, 0, None, "state", endless)
+
+    def look_endlessly() -> tuple[ExpectationResult, ...]:
+        if where == "memory":
+            return evaluate_rows(rows, TABLE, endless)
+        return evaluate_by_spark(EndlessFrame(begun, ended), asked).results
+
+    with ThreadPoolExecutor(3) as pool:
+        try:
+            first = pool.submit(look_endlessly)
+            assert begun.wait(60)
+            merged = pool.submit(lambda: [*find_unmet(rows, TABLE.name, not_null)])
+            looked = pool.submit(evaluate_rows, rows, TABLE, not_null)
+            assert [places for _, places in merged.result(20)] == [(1,)]
+            assert [one.met for one in looked.result(20)] == [False]
+            assert not first.done()
+        finally:
+            ended.set()
+    assert len(first.result()) == 1
+
+
+@THOROUGH
+def test_evaluations_at_the_same_time_keep_their_rows_apart() -> None:
+    expected = (expect(IN_SET, column="id", value_set=[0]), expect(UNIQUE, column="id"))
+
+    def unmet(bad: int) -> list[int]:
+        rows = pa.table({"id": [*[0] * 50, *range(1, bad + 1)]})
+        return [one.unexpected for one in evaluate_rows(rows, TABLE, expected)]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(unmet, range(40))] == [[bad, 50] for bad in range(40)]
 
 
 @THOROUGH
