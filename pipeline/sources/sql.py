@@ -232,7 +232,7 @@ class SqlSource(ABC):
         with self.session.within_limits():
             found = self.session.ask(
                 f"SELECT {name} AS id FROM {self.qualify(shard)} WHERE {self._between(column)}"  # noqa: S608
-                f" ORDER BY {name} LIMIT %s",
+                " ORDER BY 1 LIMIT %s",  # an alias hides a column of its name
                 *(*span, min(limit, self.limits.rows + 1)),
             )
         self.limits.refuse_rows(len(found), shard.name)
@@ -276,7 +276,7 @@ class SqlSource(ABC):
         with self.session.within_limits():
             found = self.session.ask(
                 f"SELECT {name} AS id, {digest} AS d FROM {self.qualify(shard)}"  # noqa: S608
-                f" WHERE {self._between(column)} ORDER BY {name} LIMIT %s",
+                f" WHERE {self._between(column)} ORDER BY 1 LIMIT %s",
                 *(*span, min(limit, self.limits.rows + 1)),
             )
         self.limits.refuse_rows(len(found), shard.name)

@@ -323,9 +323,12 @@ class Relation:
 
 
 def _expression(one: ReadColumn) -> str:
-    """An expression for the exact value: the server prints money by its locale."""
+    """An expression for the exact value: the server prints money by its locale.
+
+    A cast alone has the name of its column, which ORDER BY would find twice.
+    """
     name = quote_name(one.name)
-    return f"{name}::numeric" if one.column.kind == "MONEY" else name
+    return f"{name}::numeric + 0" if one.column.kind == "MONEY" else name
 
 
 def _explain_behind(fence: ReadFence, needed: Position, server: Head) -> str | None:

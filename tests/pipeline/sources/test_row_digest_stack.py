@@ -327,6 +327,30 @@ def test_a_row_of_postgres_has_one_digest_everywhere(of_postgres: Digested) -> N
     assert of_postgres.left_out == tuple(POSTGRES_LEFT_OUT)
 
 
+@pytest.mark.parametrize("key", ["d", "id", "n", "c", "d0", "k", "s"])
+def test_the_lowest_rows_are_listed_whatever_the_key_is_called(
+    mysql: MySQL, postgres: Postgres, key: str
+) -> None:
+    """Their digests are in another order than their ids."""
+    rows = ", ".join(f"({id_})" for id_ in range(100))
+    created, filled = f"TABLE t ({key} INT PRIMARY KEY)", f"INTO t VALUES {rows}"
+    made, dropped = (f"CREATE {created}", f"INSERT {filled}"), f"DROP DATABASE IF EXISTS {NAME}"
+    mysql.execute(dropped, f"CREATE DATABASE {NAME}", f"USE {NAME}", *made)
+    postgres.execute(dropped)
+    postgres.create_database(NAME, *made)
+    columns, lowest = (DigestColumn(key, Form.INTEGER),), [*range(10)]
+    with (
+        closing(MySqlSource(source_settings(mysql, user="root"))) as first,
+        closing(PostgresSource(source_settings(postgres, user="postgres"), NAME)) as second,
+    ):
+        for source, name in ((first, f"{NAME}.t"), (second, "public.t")):
+            shard = Shard("shop", name)
+            listed = source.row_digests(shard, key, (0, 100), columns, 10)
+            each = source.id_digests(shard, key, lowest, columns)
+            assert listed == tuple(zip(lowest, [one.sum for one in each], strict=True))
+            assert source.ids(shard, key, (0, 100), 10) == (*lowest,)
+
+
 KEYS = {
     "mysql": [
         ("b`tick", "tiny"),

@@ -264,6 +264,55 @@ def test_rows_beyond_the_limit_of_the_source_are_not_left_out_unseen(
         read(server(9), 50)
 
 
+class SqliteServer(SmallServer):
+    """A source whose digests descend as its ids ascend; its statements are those of MySQL."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(SETTINGS, Limits())
+        self.connection = connection
+        connection.row_factory = sqlite3.Row
+
+    @property
+    def session(self) -> Any:
+        made = SmallTable()
+        made.ask = self.ask  # type: ignore[method-assign]
+        return made
+
+    def ask(self, statement: str, *arguments: Any) -> list[Any]:
+        return self.connection.execute(statement.replace("%s", "?"), arguments).fetchall()
+
+    def digest_sql(self, columns: Sequence[Any]) -> str:
+        return f"1000 - {self.quote(columns[0].name)}"
+
+    def columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
+        return tuple(MySqlColumn(n, "INT", None, None, nullable=False) for n in NAMES)
+
+
+NAMES = ("id", "d", "d0", "k", "n", "n0", "s", "b", "c")
+
+
+@pytest.mark.parametrize("key", NAMES)
+def test_the_lowest_rows_are_listed_whatever_the_columns_are_called(key: str) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("ATTACH ':memory:' AS d")
+        connection.execute(f"CREATE TABLE d.t ({', '.join(NAMES)})")
+        for id_ in range(100):
+            values = [id_ if name == key else -id_ for name in NAMES]
+            connection.execute(f"INSERT INTO d.t VALUES ({', '.join('?' * len(NAMES))})", values)
+        server, columns = SqliteServer(connection), (DigestColumn(key, Form.INTEGER),)
+        lowest = [(id_, 1000 - id_) for id_ in range(10)]
+
+        assert server.row_digests(T, key, (0, 100), columns, 10) == (*lowest,)
+        assert server.ids(T, key, (0, 100), 10) == (*range(10),)
+        found = server.id_digests(T, key, range(10), columns)
+        assert [one.sum for one in found] == [one for _, one in lowest]
+        (one,) = server.digests(T, key, [(0, 10)], columns)
+        assert (one.rows, one.sum) == (10, sum(one for _, one in lowest))
+        by = Bucketing(columns, 4)
+        rows = server.bucket_digests(T, by, columns).values()
+        assert sorted(one.rows for one in rows) == [25, 25, 25, 25]
+
+
 def test_a_row_of_which_two_spellings_of_its_key_are_asked_for_is_read_once() -> None:
     """The server finds it by both of them, and each is in another statement."""
     keys: dict[int, tuple[int | str, ...]] = {n: (f"a{n}",) for n in range(601)}

@@ -162,6 +162,7 @@ def test_rows_of_tables_that_inherit_it_are_not_its_own_and_those_of_its_partiti
         pytest.param("a mood", "a", ["('sad')", "('ok')", "('bad')"], id="an enum"),
         pytest.param("a BIT(12)", "a", ["(B'000000000001')", "(B'100000000000')"], id="bits"),
         pytest.param("a INT4RANGE", "a", ["('[1,3)')", "('[0,9)')", "('empty')"], id="ranges"),
+        pytest.param("a MONEY", "a", ["(1)", "(-2.5)", "(10)"], id="money"),
         pytest.param("a INT[]", "a", ["('{1,3}')", "('{0,9}')", "('{}')"], id="arrays"),
         pytest.param(
             "a TIMESTAMPTZ, b DATE",

@@ -98,6 +98,23 @@ def test_many_ranges_and_gaps_between_them_are_told_apart(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("key", ["d", "id", "n", "row_digest"])
+def test_the_lowest_rows_are_listed_whatever_the_columns_are_called(
+    tmp_path: Path, key: str
+) -> None:
+    others = {"id", "d", "n", "row_digest", "digest"} - {key}
+    falling = dict.fromkeys(sorted(others), range(99, -1, -1))
+    write_deltalake(str(tmp_path / "m"), pa.table({key: range(100), **falling}))
+    table = Table("t", (SHARD,), (key,), key)
+    mirror = MirrorReader(read_table(tmp_path / "m"), table, build_app_id("main"))
+    columns = (DigestColumn(key, Form.INTEGER),)
+
+    found = mirror.row_digests(SHARD, key, (0, 100), columns, 10)
+
+    assert [id_ for id_, _ in found] == [*range(10)]
+    assert mirror.ids(SHARD, key, (0, 100), 10) == (*range(10),)
+
+
 def test_an_earlier_version_is_read_and_one_that_is_gone_is_said(tmp_path: Path) -> None:
     mirror = mirror_reader(tmp_path / "m", pa.array([1], pa.int64()), ["old"])
     write_deltalake(str(tmp_path / "m"), pa.table({"id": [1], "v": ["new"]}), mode="overwrite")
