@@ -52,7 +52,7 @@ class Observers:
         self.fences = FenceBook(store.fences, self.clocks.stepped)
         self.rulings = LatestVerdicts()
         self.hold_registry = HoldRegistry(store.holds)
-        self.looks = SparkLooks()
+        self.looks = SparkLooks(clock)
         self.collectors = {one.name: open_collector(one, config.settings) for one in config.sources}
         self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
         followed = {one.settings.name: one.followed for one in self.heartbeats}

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -203,6 +204,10 @@ def as_error(failure: Failure) -> SluiceError:
 
 LookKey = tuple[str, str, int | None]
 MOST_ANSWERS = 1_000
+MOST_DOUBLINGS = 6  # so that failures within milliseconds, while Spark starts, cause no long pause
+LONGEST_LOOK_PAUSE = timedelta(days=1)
+SHORTEST_NAMED_PAUSE = timedelta(minutes=1)
+RUNBOOK = "docs/runbooks/unknown.md#expectations"
 AT_A_STRETCH = 10  # full batches that one job lands without a pause
 DRIVEN = (Verb.LAND, Verb.APPLY, Verb.APPLY_URGENT)
 log = structlog.get_logger(__name__)
@@ -217,15 +222,30 @@ class Deadlines:
     maintenance: timedelta
 
 
+@dataclass(frozen=True, slots=True)
+class FailedLook:
+    """The last of ``count`` failures of a look in a row; the next begins after ``until``.
+
+    A look that is late or exhausts memory ends the Spark process, and stops landing and merging.
+    """
+
+    failure: Failure
+    count: int
+    until: datetime
+
+
 @dataclass(eq=False)
 class SparkLooks:
     """Keeps the looks that checks wait for, and the result of each until the check takes it.
 
-    A waiting look is replaced by one at a later version that answers the same question.
+    A waiting look is replaced by one at a later version that answers the same question. After a
+    failure the same look waits for as long as it took, and twice as long after each further one.
     """
 
+    clock: Callable[[], datetime] = field(default=partial(datetime.now, UTC))
     _waiting: dict[LookKey, SuiteLook] = field(default_factory=dict)
     _done: dict[LookKey, SuiteAnswer | SluiceError] = field(default_factory=dict)
+    _failed: dict[LookKey, FailedLook] = field(default_factory=dict)
     _at_work: LookKey | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -235,9 +255,14 @@ class SparkLooks:
             found = self._done.pop(key, None)
             if isinstance(found, SluiceError):
                 raise found
-            if found is None and (key in self._waiting or key == self._at_work):
+            if found is not None:
+                return found
+            if key in self._waiting or key == self._at_work:
                 return NotYet("Spark evaluates it")
-            return found
+            failed = self._failed.get(key)
+            if failed is not None and self.clock() < failed.until:
+                raise as_error(failed.failure)
+            return None
 
     def ask(self, look: SuiteLook) -> None:
         """Implements :class:`checks.world.LargeLooks`."""
@@ -253,6 +278,7 @@ class SparkLooks:
                 self._at_work = next(iter(self._waiting))
                 look = self._waiting.pop(self._at_work)
             found: SuiteAnswer | SluiceError | None = None
+            began = self.clock()
             try:
                 found = make(look)
             except SluiceError as error:
@@ -262,15 +288,38 @@ class SparkLooks:
                 why = f"{type(error).__name__}; see the log"
                 found = ProofError(f"Spark did not evaluate {look.table.name}: {why}")
             finally:
-                self._conclude(look, found)
+                self._conclude(look, found, began)
 
-    def _conclude(self, look: SuiteLook, found: SuiteAnswer | SluiceError | None) -> None:
+    def _conclude(
+        self, look: SuiteLook, found: SuiteAnswer | SluiceError | None, began: datetime
+    ) -> None:
         with self._lock:
             self._at_work = None
+            before = self._failed.pop(look.key, None)
+            if isinstance(found, SluiceError):
+                failed = self._failed[look.key] = self._fail(look, found, began, before)
+                found = as_error(failed.failure)
             if found is not None:
                 self._done[look.key] = found
-            while len(self._done) > MOST_ANSWERS:  # of tables that no check looks at any more
-                self._done.pop(next(iter(self._done)))
+            for kept in (self._done, self._failed):
+                while len(kept) > MOST_ANSWERS:  # of tables that no check looks at any more
+                    kept.pop(next(iter(kept)))
+
+    def _fail(
+        self, look: SuiteLook, error: SluiceError, began: datetime, before: FailedLook | None
+    ) -> FailedLook:
+        now, count = self.clock(), 1 if before is None else before.count + 1
+        took = max(now - began, timedelta())
+        pause = min(took * 2 ** min(count - 1, MOST_DOUBLINGS), LONGEST_LOOK_PAUSE)
+        failure = as_failure(error)
+        if pause >= SHORTEST_NAMED_PAUSE:
+            at = f"{now + pause:%Y-%m-%d %H:%M} UTC"
+            spent = timedelta(seconds=round(took.total_seconds()))
+            about = (
+                f"after {spent}, attempt {count}: Spark looks at {look.table.name} again at {at}"
+            )
+            failure = replace(failure, text=f"{failure.text} ({about}, {RUNBOOK})")
+        return FailedLook(failure, count, now + pause)
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -524,9 +525,60 @@ def test_a_look_that_fails_is_the_failure_of_its_check_alone(store: ServiceStore
     assert requests.looks.answer(_look().key) is None
 
 
+def test_a_look_that_its_deadline_killed_is_asked_for_again_later_and_later() -> None:
+    """Each kill of the Spark process stops landing and merging, so the next waits longer."""
+    now, made = NOW, list[datetime]()
+
+    def make(_: SuiteLook) -> SuiteAnswer:
+        nonlocal now
+        made.append(now)
+        now += timedelta(hours=2)
+        raise UnreachableError("spark process missed 2:00:00; killed")
+
+    looks = SparkLooks(lambda: now)
+    while now < NOW + timedelta(days=5):
+        try:
+            if looks.answer(_look().key) is None:
+                looks.ask(_look())
+        except UnreachableError as error:
+            said = str(error)
+            assert "killed (after 2:00:00, attempt " in said
+            assert "Spark looks at shop.t again at 2026-" in said
+        looks.run(make)
+        now += timedelta(minutes=1)
+
+    apart = [(b - a) // timedelta(hours=1) for a, b in pairwise(made)]
+    assert apart == [4, 6, 10, 18, 26, 26, 26]
+    assert looks.answer(_look(state="other").key) is None
+
+
+def test_a_look_is_made_at_once_after_a_success_or_a_failure_that_took_no_time() -> None:
+    now, down = NOW, True
+
+    def make(_: SuiteLook) -> SuiteAnswer:
+        nonlocal now
+        if down:
+            raise UnreachableError("the spark process is starting again")
+        now += timedelta(hours=1)
+        return SuiteAnswer(7, 20, ())
+
+    looks = SparkLooks(lambda: now)
+    for _ in range(20):
+        looks.ask(_look())
+        looks.run(make)
+        with pytest.raises(UnreachableError, match=r"^the spark process is starting again$"):
+            looks.answer(_look().key)
+        assert looks.answer(_look().key) is None
+    down = False
+    looks.ask(_look())
+    looks.run(make)
+    assert looks.answer(_look().key) == SuiteAnswer(7, 20, ())
+    assert looks.answer(_look().key) is None
+
+
 @pytest.mark.parametrize("error", [RuntimeError("secret"), KeyboardInterrupt()])
 def test_a_look_that_raises_anything_is_at_work_no_more(error: BaseException) -> None:
-    looks = SparkLooks()
+    looks = SparkLooks(lambda: NOW)
     looks.ask(_look())
 
     def make(look: SuiteLook) -> SuiteAnswer:
