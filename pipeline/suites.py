@@ -39,6 +39,7 @@ from pipeline.comparisons import (
 from pipeline.errors import ConfigError, describe_half_pair
 from pipeline.files.layout import FileStamp
 from pipeline.model import Op, Shard, Table
+from pipeline.patterns import explain_different, explain_unreadable
 from pipeline.row_conditions import require_comparisons, require_plain_condition
 
 SLUICE = "_sluice"
@@ -421,18 +422,12 @@ def _explain_patterns(each: ExpectationSettings) -> str:
             patterns = list(list_schema_patterns(each.kwargs.get("json_schema")))
         except ValueError as error:
             return f"kwargs.{name}: has {error}"
-    whys = map(explain_unreadable, patterns)
-    return next((f"kwargs.{name}: {why}" for why in whys if why), "")
-
-
-def explain_unreadable(pattern: str) -> str:
-    """Why RE2 cannot read the regular expression *pattern*; empty if it can."""
-    try:
-        pc.match_substring_regex(pa.array([""], pa.string()), pattern)
-    except pa.ArrowInvalid as error:
-        why = " ".join(str(error).split()).removeprefix("Invalid regular expression: ")[:200]
-        fix = r"rewrite it for RE2, without look-around, back-reference or \Z"
-        return f"RE2 cannot read {pattern[:200]!r}: {why}; {fix}"
+    for one in patterns:
+        why = explain_unreadable(one)
+        if not why and name != "json_schema":  # RE2 evaluates those in Spark, too
+            why = explain_different(one)
+        if why:
+            return f"kwargs.{name}: {why}"
     return ""
 
 

@@ -844,13 +844,14 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
             "type": "expect_column_values_to_match_json_schema",
             "kwargs": {"column": "id", "json_schema": {"type": "strng"}},
         },
+        {"type": MATCH, "kwargs": {"column": "id", "regex": "^[[:digit:]]+$"}},
     ]
     probe = with_file(tmp_path, {**EXPORTED, "expectations": listed})
 
     found = list(probe.mistakes())
 
     at = f"suites: shop.*: {tmp_path}/orders.json: expectations"
-    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 8
+    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 9
     assert f"the nearest is {NOT_NULL}" in found[0]
     assert f"do not fit {NOT_NULL}: column is required, colum is unknown" in found[1]
     assert "write its value" in found[2]
@@ -859,6 +860,7 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
     assert "kwargs.json_schema: RE2 cannot read '(?=a)b'" in found[5]
     assert "kwargs.json_schema: has a `$ref` to another document" in found[6]
     assert "kwargs.json_schema: has a fault, $.type: 'strng' is not" in found[7]
+    assert "kwargs.regex: Java, by which Spark evaluates large tables, reads" in found[8]
     assert list(probe.column_mistakes("shop.orders", ("id", "e_mail"))) == [
         f"{at}[0].kwargs: shop.orders has no column 'email'; the nearest is e_mail; correct it"
     ]
