@@ -5,6 +5,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -136,7 +137,15 @@ def answer_lines(answer: dict[str, Any]) -> list[str]:
         lines += [f"    {reason['code']}: {reason['text']}{_waiver(reason)}" for reason in reasons]
         if not one["ready"]:
             lines += [f"    expected ready at {one['eta']}"] if one["eta"] else []
+        elif one.get("unknown_checks"):  # an earlier version sends none
+            lines.append(f"    checks without a result: {_unknown_checks(one)}")
     return lines
+
+
+def _unknown_checks(answer: dict[str, Any]) -> str:
+    """Return the names of the gating checks that ruled nothing, and how to learn why."""
+    names = ", ".join(answer["unknown_checks"])
+    return f"{names}; `sluice explain {quote(answer['table'])}` shows why"
 
 
 def _waiver(reason: dict[str, Any]) -> str:

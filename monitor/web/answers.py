@@ -90,6 +90,7 @@ class Readiness(Lags):
 
     ``version`` and ``path`` are the certified ones; they are absent before a certificate. Each row
     that was changed before ``verified_through`` was compared with its source; null while unknown.
+    ``unknown_checks`` are the gating checks without a result; they close no gate.
     """
 
     table: str

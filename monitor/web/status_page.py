@@ -35,6 +35,7 @@ from checks.model import Outcome, Verdict, Verified
 from checks.probes.expectations import NAME as EXPECTATIONS
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, CopyView, RepairDecision, TableView
+from monitor.observe.probing import JOB as PROBE_JOB
 from monitor.web.answers import NOT_FOUND
 from monitor.web.metrics import find_newest_image as newest_image
 from monitor.web.summary import find_headlines, format_duration, format_instant
@@ -433,6 +434,7 @@ def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) 
         link=runbook_link,
         incidents=incidents,
         pending=pending,
+        hanging=any(one.title == PROBE_JOB for one in pending),
         parts=board.parts,
         channels=board.channels,
         jobs=board.jobs,

@@ -97,6 +97,19 @@ def test_gate_answers_by_its_exit_status(
     assert said in result.output
 
 
+@pytest.mark.parametrize("ruled", [True, False])
+def test_gate_names_gating_checks_without_a_result_beside_ready(
+    rig: Rig, sluice: Callable[..., Result], *, ruled: bool
+) -> None:
+    rig.rule(USERS, Outcome.PASS if ruled else Outcome.UNKNOWN)
+
+    result = sluice(gate.COMMAND, USERS, "--cut", DAY)
+
+    line = "    checks without a result: range_counts; `sluice explain shop.users` shows why\n"
+    assert result.exit_code == 0
+    assert (line in result.output) is not ruled
+
+
 @pytest.mark.parametrize(
     "words", [("--cut", "someday", USERS), ("shop.nobody",)], ids=["no cut", "no table"]
 )

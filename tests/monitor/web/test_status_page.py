@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from alerts.model import Acknowledgement
+from alerts.round import AlertSettings, settle_round
 from checks.model import Outcome, Reason, Ruling, Verdict, Verified
 from checks.readiness import ReadinessState
 from monitor.board import Board, TableView
@@ -73,6 +74,22 @@ class _Words(HTMLParser):
         """Everything else is."""
         if not self._silent:
             self.words += data.split()
+
+
+def test_the_page_shows_openly_that_a_check_hangs() -> None:
+    why = "check max_id of shop.users has not ended since 09:20:00 UTC; probes of shop wait for it"
+    slow = Verdict("shop.users", "max_id", Ruling(Outcome.UNKNOWN, "slow", "over_time"), NOW)
+    hangs = replace(slow, ruling=Ruling(Outcome.UNKNOWN, why, "unreachable"), cause="job:probe")
+    pages = [
+        status_page(
+            board(READY, incidents=settle_round(AlertSettings(), (), [one], (), NOW).changed), NOW
+        )
+        for one in (slow, hangs)
+    ]
+
+    assert [">Checks without a result yet: 1<" in page for page in pages] == [True, True]
+    assert ['<details class="soft" open>' in page for page in pages] == [False, True]
+    assert why in pages[1]
 
 
 def _text(html: str) -> str:
