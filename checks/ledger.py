@@ -59,6 +59,10 @@ MOST_MINUTES_SHOWN = 5
 _SECONDS = 60
 
 
+NOT_BY_SOURCE = "not counted by this source"
+"""How the note of a hop begins that its source can never count."""
+
+
 def copy_hop(copy: str) -> str:
     """Return the hop that leads from the mirror into the *copy* of this name."""
     return f"{_COPY}{copy}"

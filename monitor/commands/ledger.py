@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from checks.ledger import NOT_BY_SOURCE
 from monitor.cli.client import get_mapping, quote_name, service_address
 from monitor.cli.options import UNKNOWN, service_options
 from monitor.display_text import say
@@ -47,7 +48,8 @@ def ledger(
     Collection counts events, landing counts messages and rows, other hops count rows by operation.
 
     Exit status 0: nothing is missing; 1: a minute has a residual; 3: none has, but one is unknown,
-    or the time begins before the kept six hours or in the future; or no service answers.
+    or a hop was not counted, though its source can be; or the time begins before the kept six hours
+    or in the future; or no service answers.
     """
     span = {"from": since, "to": until}
     question = {name: value for name, value in span.items() if value is not None}
@@ -65,8 +67,14 @@ def ledger(
     states = {one["state"] for hop in found["hops"] for one in hop["minutes"]}
     if "residual" in states:
         sys.exit(RESIDUAL)
-    if "unknown" in states or found.get("note"):
+    if "unknown" in states or found.get("note") or any(map(_is_uncounted, found["hops"])):
         sys.exit(UNKNOWN)
+
+
+def _is_uncounted(hop: Mapping[str, Any]) -> bool:
+    """Whether nothing is known of *hop*, though its source could be counted."""
+    known = hop["minutes"] or hop["residual"] is not None
+    return not known and not hop["note"].startswith(NOT_BY_SOURCE)
 
 
 def _format_hop(hop: Mapping[str, Any]) -> Iterator[str]:

@@ -14,10 +14,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, JSONResponse
 
+from checks.blocks import TableState
 from checks.ledger import (
     COUNTING_CHECK,
     LANDING_HOP,
     LEDGER_HOPS,
+    NOT_BY_SOURCE,
     LedgerEntry,
     LedgerState,
     copy_hop,
@@ -25,7 +27,7 @@ from checks.ledger import (
     is_copy_hop,
     minute_of,
 )
-from checks.model import Outcome
+from checks.model import Outcome, Verdict
 from monitor.store.ledger import KEPT
 from monitor.web import answers, render
 from monitor.web.answers import NOT_FOUND, declare_answer
@@ -105,7 +107,7 @@ def ledger(parts: Parts, table: str, since: From = None, until: To = None) -> JS
         "hops": [
             {
                 "hop": str(hop),
-                "residual": residuals.get((table, str(hop))),
+                "residual": residuals.get((table, hop), _sum_of_none(parts, table, hop)),
                 "oldest": _render_end(ends, hop, 0),
                 "newest": _render_end(ends, hop, 1),
                 "note": _explain_empty(parts, table, hop, found, known=not note),
@@ -244,6 +246,28 @@ def _explain_limit(
     return ""
 
 
+def _sum_of_none(parts: ApiParts, table: str, hop: str) -> int | None:
+    """Return the residual of a hop without a kept minute: 0 if its rows are counted, else None."""
+    if hop == Hop.COLLECTION:
+        newest = _counting_verdict(parts, table)
+        return None if newest is None or newest.ruling.outcome is Outcome.UNKNOWN else 0
+    return 0 if _has_landed(parts, table) else None
+
+
+def _has_landed(parts: ApiParts, table: str) -> bool:
+    """Whether rows of *table* are merged, or were before it was dropped."""
+    view, retired = parts.current.board.table(table), parts.current.board.retired
+    if view is None:
+        return table in {one.table for one in retired}
+    return view.life is not None and view.life.state is not TableState.NEW
+
+
+def _counting_verdict(parts: ApiParts, table: str) -> Verdict | None:
+    view = parts.current.board.table(table)
+    verdicts = () if view is None else view.verdicts
+    return next((one for one in verdicts if one.check == COUNTING_CHECK), None)
+
+
 def _explain_empty(
     parts: ApiParts,
     table: str,
@@ -258,19 +282,18 @@ def _explain_empty(
     """
     if found.get(hop):
         return ""
-    if is_copy_hop(hop):
-        return "no row that the copy followed" if known else "no row is known"
+    if hop != Hop.COLLECTION and not _has_landed(parts, table):
+        return "not counted: no row is merged yet"
     if hop != Hop.COLLECTION:
-        return "no row" if known else "no row is known"
-    view = parts.current.board.table(table)
-    verdicts = () if view is None else view.verdicts
-    newest = next((one for one in verdicts if one.check == COUNTING_CHECK), None)
+        none = "no row that the copy followed" if is_copy_hop(hop) else "no row"
+        return none if known else "no row is known"
+    newest = _counting_verdict(parts, table)
     if newest is None:
         return f"not counted: {COUNTING_CHECK} has not ruled, or is off"
     if newest.ruling.outcome is not Outcome.UNKNOWN:
         return "no transaction ended" if known else "no transaction is known"
     known = newest.ruling.code == "unsupported"
-    return f"{'not counted by this source' if known else 'not counted'}: {newest.ruling.reason}"
+    return f"{NOT_BY_SOURCE if known else 'not counted'}: {newest.ruling.reason}"
 
 
 def _cells(hop: str, entries: tuple[LedgerEntry, ...], span: Span) -> Iterator[Cell]:

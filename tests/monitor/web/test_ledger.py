@@ -88,10 +88,43 @@ def test_a_span_holds_the_minutes_that_begin_in_it(counted: Rig) -> None:
     assert [one["state"] for one in merge["minutes"]] == ["residual"]
 
 
-def test_a_table_of_which_nothing_was_compared_has_no_residual(counted: Rig) -> None:
+def test_a_table_without_kept_minutes_has_no_residual(counted: Rig) -> None:
     *_, merge = counted.client.get(f"/v1/tables/{USERS}/ledger").json()["hops"]
 
-    assert (merge["residual"], merge["minutes"]) == (None, [])
+    assert (merge["residual"], merge["minutes"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "status"),
+    [
+        pytest.param(Outcome.UNKNOWN, "over_time", 3, id="not ended"),
+        pytest.param(Outcome.UNKNOWN, "unsupported", 0, id="never by this source"),
+        pytest.param(Outcome.PASS, "", 0, id="counted"),
+    ],
+)
+def test_the_command_exits_3_for_a_hop_that_was_not_counted(
+    address: str, counted: Rig, outcome: Outcome, code: str, status: int
+) -> None:
+    before = run(address, USERS)[0]
+    counted.say(USERS, Ruling(outcome, "it says so", code), "completeness")
+    counted.round()
+
+    assert (before, run(address, USERS)[0]) == (3, status)
+
+
+def test_the_command_exits_3_for_a_table_of_which_nothing_is_merged(rig: Rig) -> None:
+    rig.write_heartbeat()
+    rig.land()
+    rig.set_checkpoint(bases={})
+    rig.watch()
+    rig.say(USERS, Ruling(Outcome.PASS, "fine"), "completeness")
+    rig.watch()
+
+    with serving(rig.api()) as found:
+        status, said = run(found, USERS)
+
+    assert (status, said.count("residual of all kept minutes: unknown")) == (3, 2)
+    assert said.count("not counted: no row is merged yet") == 2
 
 
 @pytest.mark.parametrize(
@@ -350,6 +383,8 @@ def test_two_dates_show_the_residual_of_the_first(address: str, counted: Rig) ->
 def test_the_command_exits_0_without_a_residual_and_3_for_an_unknown_minute(
     address: str, counted: Rig
 ) -> None:
+    counted.say(USERS, Ruling(Outcome.PASS, "fine"), "completeness")
+    counted.round()
     assert run(address, USERS)[0] == 0
 
     counted.store.ledger.add_landing(LandingReport("main", 5, 1, counted.now, NO_TIME))
@@ -368,6 +403,8 @@ def test_a_time_of_which_minutes_are_forgotten_is_never_taken_for_one_without_ro
     address: str, counted: Rig
 ) -> None:
     kept = counted.now - timedelta(hours=6)
+    counted.say(USERS, Ruling(Outcome.PASS, "fine"), "completeness")
+    counted.watch(0)
     counted.store.ledger.prune(counted.now + timedelta(hours=7))
     span = ["--to", counted.now.isoformat(), "--from", (kept - MINUTE).isoformat()]
     note = f"minutes before {kept.isoformat()} are kept only if they had a residual"
