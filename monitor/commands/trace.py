@@ -158,6 +158,7 @@ def _search(search: dict[str, Any]) -> str:
     if search["files"] is not None:
         looked = f"{search['footers']} of {search['files']} files of the change log"
         rest = f", not below batch {search['down_to']}" if search["down_to"] else ""
+        rest += f", {search['left_out']} older changes not listed" if search["left_out"] else ""
         parts.append(f"{looked}{rest}")
     if search["records"] is not None:
         rest = f", not {search['skipped_records']} before" if search["skipped_records"] else ""

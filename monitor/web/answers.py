@@ -774,7 +774,8 @@ class TracedShard(TypedDict):
 class TraceSearch(TypedDict):
     """How far a trace searched: records of topics, files and row groups of the change log.
 
-    All batches from ``down_to`` on were searched; 0 if the whole log was.
+    All batches from ``down_to`` on were searched; 0 if the whole log was. ``left_out`` older
+    changes were found and are not listed.
     """
 
     records: int | None
@@ -784,6 +785,7 @@ class TraceSearch(TypedDict):
     read_files: int | None
     row_groups: int | None
     down_to: int | None
+    left_out: int | None
 
 
 class TracedImage(TypedDict):

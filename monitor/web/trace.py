@@ -117,6 +117,7 @@ def render_trace(found: Trace, request: TraceRequest, view: TableView | None) ->
             "read_files": None if key_search is None else key_search.read,
             "row_groups": None if key_search is None else key_search.groups,
             "down_to": None if key_search is None else key_search.down_to,
+            "left_out": None if key_search is None else key_search.left_out,
         },
         "images": [
             {

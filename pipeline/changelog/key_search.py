@@ -36,7 +36,7 @@ from pipeline.changelog.scan import (
 from pipeline.changelog.table import CHANGES, DROPPED
 from pipeline.delta.log import Snapshot
 from pipeline.delta.store import Store
-from pipeline.model import Op, Order, Origin, Shard, TopicPartition
+from pipeline.model import ORDER_PARTS, Op, Order, Origin, Shard, TopicPartition
 
 KEYED = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ)
 EMPTYING = (Op.TRUNCATE, Op.SETTLE)
@@ -45,11 +45,15 @@ COLUMNS = (
     "partition", "offset", "received", "changed",
 )  # fmt: skip
 GROUPS_AT_ONCE = 64
+MOST_CHANGES = 500  # of a key that are kept: so many newest by order, and so many by batch
 SALT = (
     *(0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D),
     *(0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
 )
 """Of the split block Bloom filter, from the specification of Parquet (BloomFilter.md)."""
+NUMBER = 0x15  # Thrift's type of a filter's first field
+HEADER = bytes.fromhex("1c1c00001c1c00001c1c000000")
+"""How a filter's header ends behind its length: split blocks, XXH64, not compressed."""
 FOOTERS = 2_000  # files whose bounds are kept; 250 row groups of one take some 100 kB
 
 
@@ -92,6 +96,7 @@ class KeySearch:
     groups: int
     down_to: int
     dropped: int = -1
+    left_out: int = 0
 
     @property
     def whole(self) -> bool:
@@ -163,6 +168,61 @@ class FooterBounds:
             return self._known.get(path)
 
 
+@dataclass(eq=False)
+class FoundChanges:
+    """The newest changes found so far, without older ones of a key that changes often."""
+
+    left_out: int = 0
+    _kept: dict[tuple[Shard, str | None], list[KeyChange]] = field(default_factory=dict)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add *rows* of the change log, with ``COLUMNS``."""
+        newest = _newest_rows(rows)
+        self.left_out += rows.num_rows - newest.num_rows
+        for row in newest.to_pylist():
+            one = _change(row)
+            own = self._kept.setdefault((one.shard, one.key), [])
+            own.append(one)
+            if len(own) > 4 * MOST_CHANGES:
+                self._leave_out(own)
+
+    def ordered(self) -> tuple[KeyChange, ...]:
+        """Return the changes, newest first by order."""
+        for own in self._kept.values():
+            self._leave_out(own)
+        every = (one for own in self._kept.values() for one in own)
+        return tuple(sorted(every, key=_newest_first, reverse=True))
+
+    def _leave_out(self, own: list[KeyChange]) -> None:
+        count = len(own)
+        by_order = sorted(range(count), key=lambda at: _newest_first(own[at]), reverse=True)
+        by_batch = sorted(range(count), key=lambda at: (own[at].batch, own[at].offset))
+        newest = {*by_order[:MOST_CHANGES], *by_batch[-MOST_CHANGES:]}
+        own[:] = [own[at] for at in sorted(newest)]
+        self.left_out += count - len(own)
+
+
+def _newest_rows(rows: pa.Table) -> pa.Table:
+    """Return the newest of *rows*: of each shard and key ``MOST_CHANGES`` by order and by batch.
+
+    Python reads the others not at all: that would take seconds, in which no thread runs.
+    """
+    if rows.num_rows <= MOST_CHANGES:
+        return rows
+    order = {part: pc.struct_field(rows["order"], [part]) for part in ORDER_PARTS}
+    names = ("source", "shard", "key", "batch", "offset")
+    places = pa.table({**{one: rows[one] for one in names}, **order, "at": range(rows.num_rows)})
+    kept = set[int]()
+    for keys in (ORDER_PARTS, ("batch", "offset")):
+        newest_first = [(name, "descending") for name in keys]
+        ranked = places.take(pc.sort_indices(places, newest_first))
+        own = ranked.group_by(["source", "shard", "key"], use_threads=False).aggregate(
+            [("at", "list")]
+        )
+        kept.update(at for each in own["at_list"].to_pylist() for at in each[:MOST_CHANGES])
+    return rows.take(pa.array(sorted(kept)))
+
+
 def find_key_changes(
     store: Store, snapshot: Snapshot, sought: SoughtKeys, footers: FooterBounds
 ) -> KeySearch:
@@ -173,21 +233,22 @@ def find_key_changes(
     """
     until = time.monotonic() + sought.budget.total_seconds()
     files = candidate_files(snapshot, sought)
-    found, looked, read, groups = list[KeyChange](), 0, 0, 0
+    found, looked, read, groups = FoundChanges(), 0, 0, 0
     for part in files:
         if looked and time.monotonic() > until:
             break
-        rows, wanted, done = _search_file(store, part, sought, footers, until if looked else None)
-        found += rows
+        late = until if looked else None
+        wanted, done = _search_file(store, part, sought, footers, found, until=late)
         read, groups = read + (done > 0), groups + done
         if done < wanted:
             break
         looked += 1
     left = files[looked:]
     down_to = max((one.high for one in left), default=-1) + 1
-    ordered = sorted(found, key=_newest_first, reverse=True)
+    changes = found.ordered()
     dropped = int(snapshot.metadata.configuration.get(DROPPED, "-1"))
-    return KeySearch(tuple(ordered), len(files), looked, read, groups, down_to, dropped)
+    effort = len(files), looked, read, groups
+    return KeySearch(changes, *effort, down_to, dropped, found.left_out)
 
 
 def candidate_files(snapshot: Snapshot, sought: SoughtKeys) -> tuple[Part, ...]:
@@ -213,9 +274,15 @@ def _within(ends: tuple[Any, Any], values: Iterable[str]) -> bool:
 
 
 def _search_file(
-    store: Store, part: Part, sought: SoughtKeys, footers: FooterBounds, until: float | None
-) -> tuple[list[KeyChange], int, int]:
-    """Return changes in a file, its row groups that may have some, and how many of them were read.
+    store: Store,
+    part: Part,
+    sought: SoughtKeys,
+    footers: FooterBounds,
+    found: FoundChanges,
+    *,
+    until: float | None,
+) -> tuple[int, int]:
+    """Add changes in a file to *found*; return how many row groups may have some, and were read.
 
     The first groups are read even if *until* is over.
     """
@@ -228,11 +295,10 @@ def _search_file(
         bounded = {n: one for n, one in enumerate(known) if one.may_hold(sought.table, keys)}
         wanted = _pass_filters(store, part.path, bounded, keys)
         if not wanted:
-            return [], 0, 0
+            return 0, 0
         if file is None:
             file = opened.enter_context(open_file(store, part.path))
-        found, done = _read_wanted(file, wanted, sought, until)
-        return found, len(wanted), done
+        return len(wanted), _read_wanted(file, wanted, sought, found, until)
 
 
 def _pass_filters(
@@ -260,33 +326,36 @@ def _may_contain(stored: bytes, hashes: Iterable[int]) -> bool:
     """Whether a value with one of these XXH64 *hashes* may be in a *stored* Bloom filter.
 
     It has blocks of 32 bytes behind a header, whose first field is their length. A value sets one
-    bit in each of the eight words of one block (Parquet's BloomFilter.md). A damaged filter
-    excludes nothing.
+    bit in each of the eight words of one block (Parquet's BloomFilter.md). One with a damaged
+    header excludes nothing.
     """
-    length = _first_field(stored)
-    if not 32 <= length < len(stored):
+    length, begins = _read_header(stored)
+    if not length or length % 32 or begins + length != len(stored):
         return True
-    start, blocks = len(stored) - length, length // 32
+    blocks = length // 32
     for one in hashes:
-        words = struct.unpack_from("<8I", stored, start + 32 * ((one >> 32) * blocks >> 32))
+        words = struct.unpack_from("<8I", stored, begins + 32 * ((one >> 32) * blocks >> 32))
         pairs = zip(words, SALT, strict=True)
         if all(word >> ((one * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in pairs):
             return True
     return False
 
 
-def _first_field(header: bytes) -> int:
-    """Return the first field of a header: a number, as Thrift's compact protocol writes it.
+def _read_header(stored: bytes) -> tuple[int, int]:
+    """Return the length of a filter's blocks and where they begin; (0, 0) if it is damaged.
 
-    A byte of the field's type is before it. The number is doubled; each byte has seven bits of it,
-    the lowest first, and its highest bit is set if another byte follows.
+    The header begins with the length, in Thrift's compact protocol: a byte of its type, then the
+    doubled number, seven bits a byte, the lowest first. The highest bit of a byte is set if another
+    one follows.
     """
     doubled = 0
-    for at, byte in enumerate(header[1:]):
+    for at, byte in enumerate(stored[1:6]):
         doubled |= (byte & 0x7F) << 7 * at
         if byte < 0x80:
-            break
-    return doubled // 2
+            begins = at + 2 + len(HEADER)
+            sound = stored[0] == NUMBER and stored[at + 2 : begins] == HEADER
+            return (doubled // 2, begins) if sound and not doubled % 2 else (0, 0)
+    return 0, 0
 
 
 def _group_bounds(metadata: Any) -> Iterator[GroupBounds]:
@@ -301,29 +370,31 @@ def _group_bounds(metadata: Any) -> Iterator[GroupBounds]:
 
 
 def _read_wanted(
-    file: Any, wanted: Sequence[int], sought: SoughtKeys, until: float | None
-) -> tuple[list[KeyChange], int]:
-    """Return changes in the *wanted* row groups, and how many of these were read in time."""
-    found, done = list[KeyChange](), 0
+    file: Any,
+    wanted: Sequence[int],
+    sought: SoughtKeys,
+    found: FoundChanges,
+    until: float | None,
+) -> int:
+    """Add changes in the *wanted* row groups to *found*; return how many were read in time."""
+    done = 0
     for start in range(0, len(wanted), GROUPS_AT_ONCE):
         if done and until is not None and time.monotonic() > until:
             break
         some = [*wanted[start : start + GROUPS_AT_ONCE]]
-        found += _read_groups(file, some, sought)
+        _read_groups(file, some, sought, found)
         done += len(some)
-    return found, done
+    return done
 
 
-def _read_groups(file: Any, groups: Sequence[int], sought: SoughtKeys) -> Iterator[KeyChange]:
+def _read_groups(file: Any, groups: Sequence[int], sought: SoughtKeys, found: FoundChanges) -> None:
     keys = file.read_row_groups(groups, columns=["table", "key", "op"], use_threads=True)
     kept = _matching(keys, sought)
     if not kept.true_count:
         return
     rows = file.read_row_groups(groups, columns=list(COLUMNS)).filter(kept)
     rows = rows.select(list(COLUMNS)).cast(pa.schema([CHANGES.field(name) for name in COLUMNS]))
-    for row in rows.to_pylist():
-        if row["lane"] == sought.lane:
-            yield _change(row)
+    found.add(rows.filter(pc.equal(rows["lane"], sought.lane)))
 
 
 def _matching(rows: pa.Table, sought: SoughtKeys) -> pa.BooleanArray:

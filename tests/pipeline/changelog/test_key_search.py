@@ -176,11 +176,46 @@ def test_a_damaged_filter_excludes_no_row_group(tmp_path: Path) -> None:
             for at in range(file.metadata.num_columns)
             if (one := file.metadata.row_group(0).column(at)).path_in_schema == "key"
         )
-    data = bytearray(path.read_bytes())
-    data[column.bloom_filter_offset + 1 : column.bloom_filter_offset + 6] = b"\xff" * 5
-    path.write_bytes(data)
+    sound = path.read_bytes()
+    for place in range(17):
+        for bit in (0, 3, 6):
+            data = bytearray(sound)
+            data[column.bloom_filter_offset + place] ^= 1 << bit
+            path.write_bytes(data)
 
-    assert ops(search(lake, key(1))) == [(U, 0, 1)]
+            assert ops(search(lake, key(1))) == [(U, 0, 1)]
+
+
+def test_of_a_key_that_changes_often_the_newest_changes_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_search, "MOST_CHANGES", 3)
+    lake = LocalLake(tmp_path)
+    lake.land(*(row(U, pos, 1, "a") for pos in range(100, 120)), row(C, 5, 2, "a"))
+    lake.land(*(row(U, pos, 1, "a") for pos in range(10)))
+    for batch in range(12):
+        lake.land(row(U, 200 + batch, 1, "a"))
+
+    found = search(lake, key(1), key(2))
+
+    newest = [(U, 13 - n, 211 - n) for n in range(3)]
+    assert ops(found) == [*newest, (C, 0, 5)]
+    assert found.left_out == 20 + 10 + 12 - 3
+    assert found.whole
+
+
+def test_a_newest_change_with_an_older_order_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_search, "MOST_CHANGES", 2)
+    lake = LocalLake(tmp_path)
+    lake.land(*(row(U, pos, 1, "a") for pos in range(100, 120)))
+    lake.land(*(row(U, pos, 1, "a") for pos in range(10)))
+
+    found = search(lake, key(1))
+
+    assert ops(found) == [(U, 0, 119), (U, 0, 118), (U, 1, 9), (U, 1, 8)]
+    assert found.left_out == 26
 
 
 def test_a_file_that_ends_before_its_filters_is_damaged(tmp_path: Path) -> None:
