@@ -15,9 +15,12 @@ A loss stays known when the change log no longer has its END, because its day wa
 was set back. It cannot be counted again then. Only newer bases of all shards end it, or its END
 landing again.
 
+If changes name transactions, but no END of their source lands any more, the check is UNKNOWN after
+`patience`. One transaction that sends its rows for that long has the same effect until it ends.
+
 Cannot detect: changes that the collector never sent, extra events that land long after their END,
-and truncates and XA rows, which have no transaction. Cannot decide: transactions that restarted at
-an event that the log does not show.
+a transaction whose END alone is lost, and truncates and XA rows, which have no transaction. Cannot
+decide: transactions that restarted at an event that the log does not show.
 """
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -111,6 +114,7 @@ MOST_WRONG = 100  # most batches with wrong transactions that are counted again,
 MOST_LOST = 1_000  # most wrong transactions that are stored one by one, oldest first
 MOST_BATCHES = 1_000  # most batches that are judged in one round
 MOST_ENDS = 200_000  # most ENDs of these batches, of all tables; about 0.5 kB each
+END_BACK = 1_000  # batches before a change in which the END of its transaction may have landed
 MOST_AGAIN = 1_000  # most batches searched for the point to which a change log was set back
 GONE = -1  # batch of an END that the change log no longer has
 
@@ -186,7 +190,8 @@ class Completeness:
     """Fail when a transaction has fewer or more events in the change log than it promised."""
 
     patience: Span = timedelta(minutes=10)
-    """How long it waits for the mirror to reach the position; after that it is UNKNOWN."""
+    """How long it waits for the mirror to reach the position, and for the END of changes; after
+    that it is UNKNOWN."""
     limit: Span = timedelta(seconds=20)
     every: ClassVar[timedelta] = timedelta(seconds=30)
     gating: ClassVar[bool] = True
@@ -205,12 +210,18 @@ class Completeness:
         count = _count_since(table, world, memory)
         ended, found = world.clock(), count.tally
         shown = _describe_newest(found, table, world, memory, count.until)
-        count.remember(table, world, memory, shown=shown)
+        unended = _find_unended(table, world, memory, count)
+        count.remember(table, world, memory, shown=shown, unended=unended)
         if shown == UNREPORTED:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
         unjudged = _describe_dropped(table, count.dropped)
         if not shown and not unjudged:
             return NotYet("no transaction has ended yet")
+        waits = _describe_unended(unended)
+        if has_waited := _is_over(unended, ended, self.patience):
+            unjudged = unjudged or waits
+        if waits and not has_waited and not unjudged and found == EventCount():
+            return NotYet(waits)
         counted, advice = count_minutes(count.new, ended), _advise(table, count.lost)
         left = count.describe_left(memory["until"])
         why = unjudged or left
@@ -254,10 +265,18 @@ class SettledCount:
     dropped: DroppedBatches
 
     def remember(
-        self, table: Table, world: World, before: Mapping[str, Any], *, shown: str
+        self,
+        table: Table,
+        world: World,
+        before: Mapping[str, Any],
+        *,
+        shown: str,
+        unended: Mapping[str, str],
     ) -> None:
         """Store it; the range to judge stays that of *before* until all of it is judged."""
         memory = {"wrong": self.wrong, "rest": self.rest, "told": shown, "after": self.until}
+        if unended:
+            memory["unended"] = unended
         if self.dropped.number:
             memory["dropped"] = [self.dropped.number, self.dropped.until]
         _remember(table, world, memory, self.lost, before if self.until < before["until"] else None)
@@ -394,6 +413,41 @@ def _describe_newest(
     if world.log().changes_without_transaction(table, memory["after"], until):
         return UNREPORTED
     return str(memory["told"])
+
+
+def _find_unended(
+    table: Table, world: World, memory: Mapping[str, Any], count: SettledCount
+) -> dict[str, str]:
+    """Return sources whose changes name transactions without an END, and since when.
+
+    An END of the source, of any transaction, ends this state.
+    """
+    if count.new and len(table.sources) == 1:
+        return {}
+    known, log = memory.get("unended", {}), world.log()
+    after = max(memory["after"], log.dropped)
+    silent = {*table.sources} - log.ended_sources(after, count.until)
+    found = {source: since for source, since in known.items() if source in silent}
+    if silent - found.keys():
+        back = max(after - END_BACK, log.dropped)
+        fresh = log.unended_sources(table, after, count.until, back) & silent
+        found |= dict.fromkeys(sorted(fresh - found.keys()), str(memory["ended"]))
+    return found
+
+
+def _is_over(unended: Mapping[str, str], now: datetime, patience: timedelta) -> bool:
+    return any(now - datetime.fromisoformat(since) > patience for since in unended.values())
+
+
+def _describe_unended(unended: Mapping[str, str]) -> str:
+    if not unended:
+        return ""
+    source = min(unended, key=lambda one: unended[one])
+    since = datetime.fromisoformat(unended[source])
+    return (
+        f"since {since:%Y-%m-%d %H:%M:%S %Z}, changes of source {source} name transactions, and no"
+        " END has landed: one still runs, or ENDs are no longer sent"
+    )
 
 
 def _begin(table: Table, world: World) -> None:

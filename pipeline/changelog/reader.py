@@ -211,6 +211,31 @@ class LogReader:
         )
         return int(found[0]["n"])
 
+    def ended_sources(self, after: int, until: int) -> frozenset[str]:
+        """Return sources with an END in batches in ``(after, until]``."""
+        found = self.pinned.select(
+            f"SELECT DISTINCT source FROM t WHERE {self._batches(after, until)}"  # noqa: S608
+            f" AND op = {quote_literal(Op.END)}"
+        )
+        return frozenset(row["source"] for row in found)
+
+    def unended_sources(self, table: Table, after: int, until: int, back: int) -> frozenset[str]:
+        """Return sources of live changes in ``(after, until]`` whose transactions did not end.
+
+        No END of a transaction that these changes name landed in batches in ``(back, until]``.
+        """
+        named = f"{among_sql('op', ROWS)} AND origin = {int(Origin.LIVE)} AND batch > {after}"
+        named += f' AND t."table" = {quote_literal(table.name)}'
+        ended = f"op = {quote_literal(Op.END)}"
+        found = self.pinned.select(
+            "SELECT source, max(changed) AS changed, max(changed * ended) AS both FROM"  # noqa: S608
+            f" (SELECT source, {TX} AS id, max(CASE WHEN {ended} THEN 0 ELSE 1 END) AS changed,"
+            f" max(CASE WHEN {ended} THEN 1 ELSE 0 END) AS ended"
+            f" FROM t WHERE {self._batches(back, until)} AND ({ended} OR ({named}))"
+            f" AND {TX} IS NOT NULL GROUP BY source, {TX}) GROUP BY source"
+        )
+        return frozenset(row["source"] for row in found if row["changed"] and not row["both"])
+
     def key_times(
         self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
     ) -> tuple[KeyTimes, ...]:

@@ -695,6 +695,17 @@ class FakeLog(LogReader):
     ) -> tuple[KeyTimes, ...]:
         return ()
 
+    def ended_sources(self, after: int, until: int) -> frozenset[str]:
+        ended = any(event.op == Op.END for _, event in self.landed_events(after, until))
+        return frozenset({ONE.source} if ended else ())
+
+    def unended_sources(self, table: Table, after: int, until: int, back: int) -> frozenset[str]:
+        ends = {event.tx for _, event in self.landed_events(back, until) if event.op == Op.END}
+        changes = [event for _, event in self.landed_events(after, until) if _is_change(event)]
+        named = {(event.shard.source, event.tx) for event in changes if event.shard and event.tx}
+        ended = {source for source, tx in named if tx in ends}
+        return frozenset({source for source, _ in named} - ended)
+
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         landed = self.landed_events(after, until)
         return sum(_is_change(event) and not event.tx for _, event in landed)

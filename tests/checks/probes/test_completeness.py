@@ -7,7 +7,7 @@ import pytest
 
 from alerts.causes import BEYOND_HELP
 from checks.ledger import EVENTS, LedgerEntry, LedgerState, minute_of
-from checks.model import NotYet, Outcome, Verdict
+from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes import completeness
 from checks.probes.completeness import (
     Completeness,
@@ -21,7 +21,7 @@ from checks.run import Check, run_probe
 from checks.world import ShardBase, Transaction
 from pipeline.model import Op, Shard, Table
 from pipeline.readings import NO_BASES
-from tests.checks.world_fake import ONE, TABLE, TWO, FakeLog, FakeWorld, in_step
+from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeLog, FakeWorld, in_step
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,78 @@ def test_an_idle_table_whose_transactions_were_told_passes() -> None:
     assert in_step("completeness", Completeness(), world, 3)[-1].outcome is Outcome.PASS
 
 
+def commit_without_end(world: FakeWorld, id_: int) -> Event:
+    world.commit((Op.CREATE, ONE, id_))
+    end = world.log_[-1]
+    end.lost = True
+    return end
+
+
+def test_changes_of_which_no_transaction_ends_any_more_are_unknown_and_never_pass() -> None:
+    world, rulings = FakeWorld(), []
+    write_row(world, 1)
+    assert outcomes(world, 2) == "P"
+    for id_ in range(2, 8):
+        commit_without_end(world, id_)
+        world.log_[-2].lost = id_ % 2 == 1  # some events are lost too
+        world.time += timedelta(minutes=3)
+        rulings += in_step("completeness", Completeness(), world, 1)
+    idle = outcomes(world, 3)
+
+    assert (outcomes_of(rulings), idle) == ("PUU", "UUU")
+    assert "changes of source shop name transactions, and no END has" in rulings[-1].reason
+    write_row(world, 9)
+    assert outcomes(world, 3)[-1] == "P"
+
+
+def test_one_long_transaction_is_waited_for_and_passes_once_it_ends() -> None:
+    world, check = FakeWorld(), Check("completeness", Completeness(), TABLE)
+    write_row(world, 1)
+    outcomes(world, 2)
+    end = commit_without_end(world, 2)
+    world.catch_up()
+    run_probe(check, world)
+    world.catch_up()
+    waits = run_probe(check, world)
+    world.log_.remove(end)
+    end.lost, end.order = False, None
+    world.ends = [min(place, len(world.log_)) for place in world.ends]
+    world.log_.append(end)
+
+    assert isinstance(waits, NotYet)
+    assert outcomes(world, 3)[-1] == "P"
+
+
+def test_an_end_that_landed_before_its_changes_is_not_waited_for() -> None:
+    world = FakeWorld()
+    write_row(world, 1)
+    outcomes(world, 2)
+    world.commit((Op.CREATE, ONE, 2))
+    world.log_[-2:] = reversed(world.log_[-2:])
+    world.land(most=1)
+    in_step("completeness", Completeness(), world, 2)
+    world.time += timedelta(hours=1)
+
+    assert outcomes(world, 3) == "PPP"
+
+
+def test_a_loss_fails_also_while_no_transaction_ends() -> None:
+    world = FakeWorld()
+    write_row(world, 1)
+    outcomes(world, 2)
+    lose(world, (Op.CREATE, ONE, 2))
+    outcomes(world, 2)
+    commit_without_end(world, 3)
+    outcomes(world, 2)
+    world.time += timedelta(hours=1)
+
+    assert outcomes(world, 2) == "FF"
+
+
+def outcomes_of(rulings: list[Ruling]) -> str:
+    return "".join(str(each.outcome)[0].upper() for each in rulings)
+
+
 def lose(world: FakeWorld, *changes: tuple[str, Shard, int]) -> None:
     """Commit *changes* that all are promised, of which none ever lands."""
     before = len(world.log_)
@@ -168,8 +240,7 @@ def lose(world: FakeWorld, *changes: tuple[str, Shard, int]) -> None:
 
 
 def outcomes(world: FakeWorld, rounds: int) -> str:
-    found = in_step("completeness", Completeness(), world, rounds)
-    return "".join(str(each.outcome)[0].upper() for each in found)
+    return outcomes_of(in_step("completeness", Completeness(), world, rounds))
 
 
 def test_what_was_lost_below_a_new_base_ends_by_being_seen_good() -> None:

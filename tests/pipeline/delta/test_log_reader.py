@@ -163,6 +163,27 @@ def tx(op: Op, total: int, pos: int, tx_id: str = "u:1", **fields: Any) -> dict[
     return change(op, pos, tx={"id": tx_id, "total_order": total}, **fields)
 
 
+def test_a_source_whose_named_changes_have_no_end_is_named_until_one_lands(tmp_path: Path) -> None:
+    write_changes(tmp_path, 0, [begin_event("u:2"), end_event("u:2", orders_00=1)])
+    write_changes(tmp_path, 1, [tx(Op.CREATE, 1, 10)])
+    write_changes(tmp_path, 2, [tx(Op.CREATE, 1, 20, "u:2"), key_change(Op.UPDATE, 30, "k", 0)])
+    write_changes(tmp_path, 3, [end_event(orders_00=1)])
+
+    found = log_reader(tmp_path)
+
+    assert found.unended_sources(TABLE, 0, 1, -1) == {"shop"}
+    assert found.unended_sources(TABLE, 1, 2, 0) == {"shop"}
+    assert found.unended_sources(TABLE, 1, 2, -1) == frozenset()
+    assert found.unended_sources(TABLE, 0, 3, 0) == frozenset()
+    assert found.unended_sources(TABLE, 2, 3, 0) == frozenset()
+    assert [found.ended_sources(after, after + 1) for after in range(-1, 3)] == [
+        {"shop"},
+        frozenset(),
+        frozenset(),
+        {"shop"},
+    ]
+
+
 def transactions(path: Path, *batches: Sequence[dict[str, Any]]) -> tuple[Transaction, ...]:
     for batch, rows in enumerate(batches):
         write_changes(path, batch, rows)
