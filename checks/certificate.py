@@ -34,7 +34,8 @@ class Evidence:
     For `copy`, ``version`` and ``applied`` are those that the copy named ``copy`` holds.
     ``ordering`` is what the order of the table's changes rests on. Anything weaker than log
     positions proves less.
-    ``verified_through``: each row changed before then had been compared with its source.
+    ``verified_through``: each row changed before then had been compared with its source; None
+    except for `mirror`.
     """
 
     fences: tuple[Fence, ...]

@@ -132,7 +132,7 @@ class Readiness:
     ``eta`` assumes the lags stay as they are; None when they are unknown.  ``unknown`` lists gating
     checks without a ruling.
     ``disagreeing`` is the time since which the two rules contradict each other; None if they agree.
-    ``verified_through``: each row changed before then was compared with its source.
+    ``verified_through``: each row of the mirror changed before then was compared with its source.
     """
 
     table: str
@@ -230,7 +230,7 @@ def _make_readiness(
         disagreeing=disagreeing,
         unknown=undecided_checks(inputs, policy.gating),
         copy=question.copy,
-        verified_through=verified_through(inputs),
+        verified_through=verified_through(inputs) if question.stage is Stage.MIRROR else None,
     )
 
 
@@ -329,7 +329,7 @@ def _certificate(
         offsets=offsets,
         ordering=inputs.ordering,
         copy=question.copy,
-        verified_through=verified_through(inputs),
+        verified_through=verified_through(inputs) if question.stage is Stage.MIRROR else None,
     )
     return certify(
         inputs.table.name,

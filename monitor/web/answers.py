@@ -89,7 +89,8 @@ class Readiness(Lags):
     """Whether one table may be read up to the cut, and why not.
 
     ``version`` and ``path`` are the certified ones; they are absent before a certificate. Each row
-    that was changed before ``verified_through`` was compared with its source; null while unknown.
+    that was changed before ``verified_through`` was compared with its source; null while unknown,
+    and except for `mirror`, the only stage that is compared.
     ``unknown_checks`` are the gating checks without a result; they close no gate.
     """
 

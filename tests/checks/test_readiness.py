@@ -1028,6 +1028,26 @@ def test_verified_is_asked_for_and_each_changed_row_up_to_the_cut_was_compared(
     assert plain.verified_through == claimed
 
 
+@pytest.mark.parametrize(
+    ("stage", "named"),
+    [(Stage.MIRROR, True), (Stage.LANDED, False), (Stage.COPY, False), (Stage.IMAGE, False)],
+)
+def test_only_answers_about_the_mirror_say_that_its_rows_were_compared(
+    stage: Stage, named: bool
+) -> None:
+    question = replace(IMAGE if stage is Stage.IMAGE else MIRROR, stage=stage)
+    taken = imaged() if stage is Stage.IMAGE else {}
+    bent = inputs(taken=taken, verified=claim(NOW, CUT, 50))
+
+    answer = assess(question, bent, BOTH)
+
+    shown = answer_for_display(question, bent, BOTH)
+    assert {answer.verified_through, shown.verified_through} == {NOW if named else None}
+    assert stage is Stage.COPY or answer.certificate is not None
+    if answer.certificate is not None:
+        assert answer.certificate.evidence.verified_through == answer.verified_through
+
+
 def verified_inputs(version: int, **more: Any) -> Inputs:
     """The table at that version of its mirror, whose rows are equal up to now."""
     known = claim(NOW, CUT, 50, check="values")
