@@ -249,9 +249,10 @@ def _rule_on_changes(
         return None
     scanned = datetime.fromisoformat(memory["ended"])
     text = f"{look['keys']} changed rows are equal on both sides, by their keys"
+    text += f"; the table was scanned at {scanned:%H:%M:%S %Z}"
     reading = Differences(
         fences,
-        f"{text}; the table was scanned at {scanned:%H:%M:%S %Z}",
+        text + describe_left_out(comparison.columns),
         found=found,
         moving=moving,
         ended=comparison.world.clock(),

@@ -134,10 +134,27 @@ def are_partial(columns: Mapping[Shard, ComparedColumns]) -> bool:
 
 
 def describe_left_out(columns: Mapping[Shard, ComparedColumns]) -> str:
-    """Return the end of a sentence: some columns that were not compared, and why."""
-    left = {name: why for own in columns.values() for name, why in own.left_out.items()}
-    shown = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:MOST_SHOWN])
-    return f"; not compared: {shown}" if shown else ""
+    """Return the end of a sentence: columns that were not compared, why, and how many more.
+
+    A reason that is not that of all shards names the first of its shards.
+    """
+    left = dict[tuple[str, str], list[Shard]]()
+    for shard, own in columns.items():
+        for one in own.left_out.items():
+            left.setdefault(one, []).append(shard)
+    texts = [
+        f"{name}{_describe_part(shards, len(columns))}: {why}"
+        for (name, why), shards in islice(left.items(), MOST_SHOWN)
+    ]
+    texts += [f"and {len(left) - MOST_SHOWN} more"] if len(left) > MOST_SHOWN else []
+    return f"; not compared: {'; '.join(texts)}" if texts else ""
+
+
+def _describe_part(shards: Sequence[Shard], of: int) -> str:
+    """Name *shards* unless they are all of so many; only the first one if they are several."""
+    if len(shards) == of:
+        return ""
+    return f" of {shards[0]}" + (f" and {len(shards) - 1} more shards" if shards[1:] else "")
 
 
 def _choose_form(logged: Column, server: Column | None) -> Form | str:

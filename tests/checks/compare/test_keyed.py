@@ -466,6 +466,24 @@ def test_a_scan_that_leaves_columns_out_says_so(*, left_out: bool) -> None:
     assert claim.partial is left_out
 
 
+def test_each_ruling_names_the_columns_that_are_not_compared() -> None:
+    world = FakeWorld(columns={ONE: {"id": "bigint"}, TWO: {"id": "bigint"}})
+    for shard in (ONE, TWO):
+        world.alter(shard, v="int", price="double", more="json")
+    world.commit((Op.CREATE, ONE, 1))
+    scanned, *_ = rule(world)
+    world.commit((Op.UPDATE, ONE, 1))
+
+    followed = rule(world, 2)[-1]
+
+    assert scanned.reason.startswith("1 rows of 2 shards")
+    assert followed.reason.startswith("1 changed rows are equal")
+    _, named = scanned.reason.split("; not compared: ")
+    assert "price: " in named
+    assert "more: " in named
+    assert followed.reason.endswith(f"; not compared: {named}")
+
+
 def test_a_scan_that_takes_too_long_verifies_nothing(world: FakeWorld) -> None:
     assert {*claims(world, limit=timedelta(microseconds=1))} == {None}
 

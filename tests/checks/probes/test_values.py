@@ -6,7 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from checks.compare.look import Comparison, choose_columns
+from checks.compare.look import (
+    ComparedColumns,
+    Comparison,
+    choose_columns,
+    describe_left_out,
+)
 from checks.model import NotYet, Outcome, Verdict
 from checks.probes.range_counts import RangeCounts
 from checks.probes.values import Values
@@ -15,7 +20,7 @@ from checks.world import World
 from pipeline.errors import TooManyRowsError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.formats.json_text import canonical_key
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 from pipeline.row_digest import DigestColumn, Form
 from pipeline.schema.model import TableSchema
 from pipeline.sources.mysql.types import MySqlColumn
@@ -141,7 +146,30 @@ def test_columns_that_cannot_be_compared_are_named(world: FakeWorld) -> None:
 
     *_, last = in_step("values", probe(), world, 3)
 
-    assert "not compared: price: systems print the same number differently" in last.reason
+    why = "systems print the same number differently"
+    assert f"not compared: price of {ONE}: {why}" in last.reason
+
+
+def test_of_many_columns_that_cannot_be_compared_the_rest_is_counted() -> None:
+    left_out = {f"c{number}": "why" for number in range(9)}
+    columns = {shard: ComparedColumns((), left_out) for shard in (ONE, TWO)}
+
+    assert describe_left_out(columns).endswith("; c3: why; c4: why; and 4 more")
+    assert describe_left_out({ONE: ComparedColumns((), {"a": "why"})}) == "; not compared: a: why"
+
+
+def test_a_column_is_named_with_each_reason_why_it_is_not_compared() -> None:
+    one, two = ({"a": "it is computed"}, {"a": "the collector alters it", "b": "it is computed"})
+    three = Shard("shop", "shop_02.orders")
+    columns = {
+        shard: ComparedColumns((), own) for shard, own in ((ONE, one), (TWO, two), (three, two))
+    }
+
+    assert describe_left_out(columns) == (
+        f"; not compared: a of {ONE}: it is computed"
+        f"; a of {TWO} and 1 more shards: the collector alters it"
+        f"; b of {TWO} and 1 more shards: it is computed"
+    )
 
 
 def test_a_column_that_the_collector_masks_is_named_and_makes_no_difference(
@@ -184,7 +212,7 @@ def test_a_column_that_no_log_describes_is_named(world: FakeWorld) -> None:
 
     *_, last = in_step("values", probe(), world, 3)
 
-    assert "not compared: hidden: the log does not describe it" in last.reason
+    assert f"not compared: hidden of {ONE}: the log does not describe it" in last.reason
 
 
 def test_a_column_of_which_the_server_says_more_has_the_form_of_the_server(
