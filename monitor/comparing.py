@@ -144,7 +144,7 @@ def compare_table(
 
     Raises:
         ConfigError: no such table, shard or column, or the table cannot be compared.
-        UnreachableError: a source or the lake did not answer for as long as the request waits.
+        UnreachableError: a source or the lake did not answer before the first row was read.
     """
     with open_worlds(config, request.table) as worlds:
         table = worlds.table
@@ -178,13 +178,14 @@ def compare_table(
             columns,
             plan,
             worlds.open,
+            worlds.clock,
             pause,
             hear,
             ask_together,
         )
         result = walk.run()
         heads = {name: (head, _head(servers[name]) or head) for name, head in first.items()}
-        return CompareReport(table, columns, result, heads)
+        return CompareReport(table, walk.columns, result, heads)
 
 
 def ask_together(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:

@@ -2,7 +2,8 @@
 
 `TableWalk` reads all ranges, settles those that differ like the check `values`, and names each row
 that is missing, extra, doubled or different. It waits until the mirror has passed the position of a
-look. A range that cannot be decided is reported with the reason, never as equal.
+look. A range that cannot be decided is reported with the reason, never as equal. If a server stays
+away, the walk ends early, and what it found is reported.
 
 Memory does not grow with the number of rows. It holds the looks that differ, at most
 `MOST_SUSPECTS` rows that are read again, and the ranges that were not equal at the first look.
@@ -25,6 +26,7 @@ from checks.compare.look import (
     RowSuspects,
     Together,
     ask_one_by_one,
+    choose_columns,
     name_columns,
 )
 from checks.counting import (
@@ -38,7 +40,13 @@ from checks.counting import (
 from checks.model import NotYet, Undecided
 from checks.ranges import FLOOR, UNSIGNED_CEILING, block_width, divide_range
 from checks.world import Range, World
-from pipeline.errors import ProofError, SlowError, TooManyRowsError, UnreachableError
+from pipeline.errors import (
+    ProofError,
+    SlowError,
+    SluiceError,
+    TooManyRowsError,
+    UnreachableError,
+)
 from pipeline.model import Shard, Table
 
 MOST_SUSPECTS = 10_000
@@ -53,6 +61,7 @@ A = TypeVar("A")
 FIRST_RANGES, MOST_RANGES = 4, 64
 """Number of ranges in the first look of a shard, and in the largest look."""
 AGAIN = "repair what was found, and compare again"
+ADDED = "it was added while the table was compared; compare again"
 ANY = (FLOOR, UNSIGNED_CEILING)
 """All ids."""
 
@@ -133,21 +142,24 @@ class WalkResult:
 class TableWalk:
     """One walk.
 
-    ``open_world`` returns the world as it is now.  ``pause`` waits a moment.  ``tell`` is called
-    with the progress after each look, and may wait to spare the source.  ``together`` reads the two
-    sides.
+    ``open_world`` returns the world as it is now; it raises UnreachableError while the lake does
+    not answer.  ``clock`` returns the time.  ``pause`` waits a moment.  ``tell`` is called with the
+    progress after each look, and may wait to spare the source.  ``together`` reads the two sides.
+    After the walk, ``columns`` also has the columns that were added meanwhile, as left out.
     """
 
     table: Table
     columns: Mapping[Shard, ComparedColumns]
     plan: WalkPlan
     open_world: Callable[[], World]
+    clock: Callable[[], datetime]
     pause: Callable[[], object]
     tell: Callable[[WalkProgress], object]
     together: Together = ask_one_by_one
     _progress: WalkProgress = field(default_factory=WalkProgress)
     _looks: list[tuple[Look, datetime]] = field(default_factory=list)
     _suspects: list[RowSuspects] = field(default_factory=list)
+    _unread: list[Range] = field(default_factory=list)
     _open: list[tuple[Shard, Range]] = field(default_factory=list)
     _found: list[RowDifference] = field(default_factory=list)
     _wrong: list[Suspect] = field(default_factory=list)
@@ -159,40 +171,68 @@ class TableWalk:
     def run(self) -> WalkResult:
         """Read every range, and settle what differs.
 
-        Raises:
-            UnreachableError: a source did not answer for as long as the plan's patience.
+        If an error ends the walk early, ranges that were not read or settled are undecided.
         """
-        began = self.open_world().clock()
+        began = self.clock()
         for shard, why in self.plan.closed.items():
             self._undecide(shard, [self.plan.within], why)
-        for shard in self.plan.shards:
+        complete = self._read_shards()
+        complete = self._settle_rest() and complete
+        if complete:
+            self._find_added_columns()
+        return self._result(began)
+
+    def _read_shards(self) -> bool:
+        """Read all ranges; return False if an error ended that early and the rest is undecided."""
+        for at, shard in enumerate(self.plan.shards):
             try:
                 self._walk(shard)
             except ProofError as error:  # no mirror, a column is gone, or an id has too many rows
                 self._undecide(shard, [self.plan.within], str(error))
-        while self._looks or self._suspects:
-            self._settle()
-            self.tell(self._now())
-            if self._looks or self._suspects:
-                self.pause()
-        return self._result(began)
+            except SluiceError as error:
+                why = f"it was not read, because the comparison ended early: {error}"
+                unread = [(self._unread[-1][0], self._unread[0][1])] if self._unread else []
+                self._undecide(shard, unread, why)
+                others = self.plan.shards[at + 1 :]
+                for other in others:
+                    self._undecide(other, [self.plan.within], why)
+                return not unread and not others
+        return True
+
+    def _settle_rest(self) -> bool:
+        """Settle all looks; return False if an error ended that early and the rest is undecided."""
+        try:
+            while self._looks or self._suspects:
+                self._settle()
+                self.tell(self._now())
+                if self._looks or self._suspects:
+                    self.pause()
+        except SluiceError as error:
+            why = f"it differs, and the comparison ended before it was settled: {error}"
+            for look, _ in self._looks:
+                self._undecide_look(look, why)
+            for seen in self._suspects:
+                self._undecide_rows(seen.rows, why)
+            return False
+        return True
 
     def _walk(self, shard: Shard) -> None:
         """Read the ranges of *shard*, as many at once as the time of a look allows."""
+        self._unread = [self.plan.within]
         spans, units = [*self._spans(shard)], min(FIRST_RANGES, self.plan.most_ranges)
         self._expect(len(spans))
-        spans.reverse()
-        while spans:
-            some = [spans.pop() for _ in range(min(units, len(spans)))]
+        self._unread = spans[::-1]
+        while self._unread:
+            some = self._unread[: -units - 1 : -1]
             spent, large = self._look(shard, some)
             if spent is None and len(some) > 1:
                 units = len(some) // 2
-                spans += reversed(some)
                 continue
+            del self._unread[-len(some) :]
             for span in reversed(large):
                 parts = divide_range(span, NARROWER)
                 self._expect(len(parts) - 1)
-                spans += reversed(parts)
+                self._unread += reversed(parts)
             if spent is not None:
                 slow, fast = spent > self.plan.look, spent * 2 < self.plan.look
                 more = min(units * 2, self.plan.most_ranges) if fast else units
@@ -225,16 +265,14 @@ class TableWalk:
             TooManyRowsError: a server takes too long for the question.
             UnreachableError: a server did not answer in that time.
         """
-        since: datetime | None = None
+        since = self.clock()
         while True:
-            world = self.open_world()
-            since = since or world.clock()
             try:
-                return ask(world)
+                return ask(self.open_world())
             except SlowError as error:
                 raise TooManyRowsError(str(error)) from error
             except UnreachableError:
-                if world.clock() - since > self.plan.patience:
+                if self.clock() - since > self.plan.patience:
                     raise
                 self.pause()
 
@@ -295,9 +333,7 @@ class TableWalk:
             if isinstance(found, NotYet):
                 self._looks.append((look, ended))
             elif found is not None:
-                spans = [one.span for one in look.differing]
-                self._open += [(look.shard, span) for span in spans]
-                self._undecide(look.shard, spans, found.why)
+                self._undecide_look(look, found.why)
         suspects, self._suspects = self._suspects, []
         for seen in suspects:
             found = self._try(comparison.world, seen.ended, partial(self._judge, comparison, seen))
@@ -315,22 +351,23 @@ class TableWalk:
         patience has ended or the question cannot be decided.
         """
         own = sorted({shard.source for shard in self.plan.shards})
-        found = await_fences(self.table, world, ended, self.plan.patience, own)
-        if isinstance(found, Undecided):
-            return found
-        if isinstance(found, NotYet):
-            silent = fences_after(self.table, world, ended, own) is None
-            if silent and world.now - ended > self.plan.quiet:
-                why = f"no heartbeat since {ended:%Y-%m-%d %H:%M:%S %Z}: no service merges changes"
-                return Undecided("not_reached", f"{why}; start `sluice run`, and compare again")
-            return found
         try:
+            found = await_fences(self.table, world, ended, self.plan.patience, own)
+            if isinstance(found, Undecided):
+                return found
+            if isinstance(found, NotYet):
+                silent = fences_after(self.table, world, ended, own) is None
+                if silent and world.now - ended > self.plan.quiet:
+                    why = f"no heartbeat since {ended:%Y-%m-%d %H:%M:%S %Z}: no service merges"
+                    why += " changes; start `sluice run`, and compare again"
+                    return Undecided("not_reached", why)
+                return found
             settle()
-        except ProofError as error:
-            return Undecided("unprovable", str(error))
         except UnreachableError as error:
             patient = world.now - ended <= self.plan.patience
             return NotYet(str(error)) if patient else Undecided("unreachable", str(error))
+        except SluiceError as error:
+            return Undecided("unprovable", str(error))
         return None
 
     def _explain(self, comparison: Comparison, look: Look) -> None:
@@ -371,9 +408,39 @@ class TableWalk:
     def _undecide(self, shard: Shard, spans: Iterable[Range], why: str) -> None:
         self._undecided += [UndecidedRange(shard, span, why) for span in spans]
 
+    def _undecide_look(self, look: Look, why: str) -> None:
+        spans = [one.span for one in look.differing]
+        self._open += [(look.shard, span) for span in spans]
+        self._undecide(look.shard, spans, why)
+
     def _undecide_rows(self, rows: Iterable[Suspect], why: str) -> None:
         for shard, id_ in rows:
             self._undecide(shard, [(id_, id_ + 1)], why)
+
+    def _find_added_columns(self) -> None:
+        """Leave out the columns that were added during the walk: they were not compared."""
+        try:
+            self.columns = self._patiently(self._with_added_columns)
+        except SluiceError as error:
+            why = f"it is unknown whether a column was added meanwhile: {error}"
+            known = {one.shard for one in self._undecided}
+            for shard in (one for one in self.plan.shards if one not in known):
+                self._undecide(shard, [self.plan.within], why)
+
+    def _with_added_columns(self, world: World) -> dict[Shard, ComparedColumns]:
+        """Return ``columns``, and as left out those that a shard has now and did not have before.
+
+        What is compared does not change.
+        """
+        found = dict(self.columns)
+        for shard, own in self.columns.items():
+            if (schema := world.schema(shard)) is not None:
+                now = choose_columns(self.table, shard, schema, world)
+                names = (*(one.name for one in now.columns), *now.left_out)
+                known = {*(one.name for one in own.columns), *own.left_out}
+                added = dict.fromkeys((one for one in names if one not in known), ADDED)
+                found[shard] = replace(own, left_out={**own.left_out, **added})
+        return found
 
     def _comparison(self, world: World) -> Comparison:
         return Comparison(self.table, world, self.columns, together=self.together)
@@ -396,7 +463,7 @@ class TableWalk:
             undecided=tuple(sorted(self._undecided, key=lambda one: (one.shard, one.span))),
             versions=(min(self._versions, default=-1), max(self._versions, default=-1)),
             began=began,
-            ended=self.open_world().clock(),
+            ended=self.clock(),
         )
 
 

@@ -69,8 +69,8 @@ class IdRange(click.ParamType["Range"]):
     default="10m",
     show_default=True,
     type=Duration(timedelta(seconds=1), DAY),
-    help="How long a range waits until the mirror has passed the source's position;"
-    " a plain number means seconds.",
+    help="How long a range waits until the mirror has passed the source's position, and how long"
+    " to ask a server again that stops answering; a plain number means seconds.",
 )
 @click.option(
     "--config",
@@ -94,7 +94,8 @@ def compare(
 
     Nothing is written, and the `limits` of the source apply. The table may change meanwhile. A
     running service goes on merging. Without one, a range with changes that are not merged yet
-    cannot be decided.
+    cannot be decided. If a server stays away, the rows found so far are printed, and the ranges
+    that were not read are undecided.
 
     Exit status 0: equal; 1: rows differ; 2: wrong usage; 3: no row differs so far, but a range is
     undecided or a server does not answer.

@@ -6,11 +6,11 @@ the mirror follows in each pause.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
@@ -305,6 +305,43 @@ def test_only_the_columns_that_were_asked_for_are_compared(shop: Shop) -> None:
 
     assert report.result.equal == report.result.ranges
     assert report.columns[SHARD].left_out["total"] == "--columns leaves it out"
+
+
+def test_a_column_that_is_added_meanwhile_is_reported_as_not_compared(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = replace(cast(Any, WORK.columns[0]), name="added")
+
+    def alter() -> None:
+        monkeypatch.setattr(shop, "columns", lambda _: (*WORK.columns, new))
+
+    report = compare(shop, busy=alter)
+
+    assert report.result.equal == report.result.ranges
+    assert report.columns[SHARD].left_out == {
+        "added": "it was added while the table was compared; compare again"
+    }
+
+
+def test_rows_that_were_found_before_the_source_refused_to_be_read_are_reported(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = min(shop.rows)
+    shop.rows[wrong] = {**shop.rows[wrong], "total": 0.5}
+    heard = list[WalkProgress]()
+
+    def busy() -> None:
+        shop.turn()
+        if heard[-1].ranges > heard[-1].expected // 2:
+            monkeypatch.setattr(shop, "digests", refuse)
+
+    def refuse(*_: object) -> None:
+        raise ConfigError("source:one: the user may not read it")
+
+    result = compare(shop, busy=busy, heard=heard, limits="rate: 40").result
+
+    assert [one.id for one in result.differences] == [wrong]
+    assert result.undecided[-1].why.endswith("early: source:one: the user may not read it")
 
 
 def test_no_more_rows_are_read_at_once_than_the_rate_allows_a_second(

@@ -47,8 +47,12 @@ def walk(
     *,
     pause: Callable[[], object] | None = None,
     busy: Callable[[], object] = lambda: None,
+    lake: Callable[[], object] = lambda: None,
 ) -> WalkResult:
-    """Walk while the world is *busy* at each statement; the mirror follows in each pause."""
+    """Walk while the world is *busy* at each statement; the mirror follows in each pause.
+
+    *lake* is called when the world is opened.
+    """
     columns = {}
     for shard in plan.shards:
         schema = world.schema(shard)
@@ -56,11 +60,12 @@ def walk(
         columns[shard] = choose_columns(TABLE, shard, schema, world)
 
     def open_world() -> FakeWorld:
+        lake()
         world.meanwhile = [busy]
         return world
 
     return TableWalk(
-        TABLE, columns, plan, open_world, pause or world.catch_up, lambda _: None
+        TABLE, columns, plan, open_world, world.clock, pause or world.catch_up, lambda _: None
     ).run()
 
 
@@ -262,12 +267,130 @@ def test_a_loaded_source_is_asked_again_after_a_pause(world: FakeWorld) -> None:
     assert result.equal == result.ranges
 
 
-def test_a_source_that_stays_silent_ends_the_walk(world: FakeWorld) -> None:
+def test_a_source_that_stays_silent_ends_the_walk_and_nothing_is_equal(world: FakeWorld) -> None:
     def silent() -> None:
         raise UnreachableError("source:shop: down")
 
-    with pytest.raises(UnreachableError, match="down"):
-        walk(world, pause=lambda: world.tick(timedelta(minutes=4)), busy=silent)
+    result = walk(world, pause=lambda: world.tick(timedelta(minutes=4)), busy=silent)
+
+    assert [(one.shard, one.span) for one in result.undecided] == [(ONE, ANY), (TWO, ANY)]
+    assert {one.why for one in result.undecided} == {
+        "it was not read, because the comparison ended early: source:shop: down"
+    }
+
+
+@pytest.mark.parametrize("gone", ["source", "lake"])
+def test_rows_that_were_found_before_a_server_went_away_are_reported(
+    world: FakeWorld, gone: str
+) -> None:
+    world.contents[ONE, 7] += 1
+    turns = iter(range(10_000))
+
+    def busy() -> None:
+        world.catch_up()
+        if next(turns) > 20:
+            raise UnreachableError("down")
+
+    def pause() -> None:
+        world.tick(timedelta(minutes=4))
+
+    plan = replace(PLAN, look=timedelta())  # one range at a time
+    if gone == "source":
+        result = walk(world, plan, pause=pause, busy=busy)
+    else:
+        result = walk(world, plan, pause=pause, lake=busy)
+
+    assert found(result) == {(SuspectState.DIFFERENT, ONE, 7)}
+    last = result.undecided[-1]
+    assert last.span[1] == ANY[1]
+    assert last.why == "it was not read, because the comparison ended early: down"
+    assert 0 < result.rows < 200
+
+
+def test_rows_that_wait_for_the_mirror_when_the_lake_goes_away_are_undecided(
+    world: FakeWorld,
+) -> None:
+    world.contents[ONE, 7] += 1
+    world.commit((Op.UPDATE, TWO, 50))
+    lost = False
+
+    def pause() -> None:
+        nonlocal lost
+        lost = True
+        world.tick(timedelta(minutes=4))
+
+    def lake() -> None:
+        if lost:
+            raise UnreachableError("lake: down")
+
+    result = walk(world, pause=pause, lake=lake)
+
+    assert any(one.shard == TWO and one.span[0] <= 50 for one in result.undecided)
+    assert all(one.why.endswith("was settled: lake: down") for one in result.undecided)
+    assert result.equal + result.different + result.undecided_ranges == result.ranges
+
+
+def test_an_answer_of_the_lake_that_is_lost_is_asked_for_again(world: FakeWorld) -> None:
+    """Whichever answer it is."""
+    asked = list[int]()
+
+    def lake() -> None:
+        asked.append(1)
+        if len(asked) % 2:
+            raise UnreachableError("lake: reset by peer")
+
+    result = walk(world, lake=lake)
+
+    assert (result.undecided, result.equal) == ((), result.ranges)
+    assert len(asked) > 4
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_column_that_is_added_meanwhile_is_named_as_not_compared(
+    world: FakeWorld, *, landed: bool
+) -> None:
+    def tell(_: WalkProgress) -> None:
+        if landed and len(world.columns[ONE]) == len(VALUED):
+            world.alter(ONE, v="int", w="int")
+            world.catch_up()
+        world.columns[ONE] = {**VALUED, "w": "int"}
+
+    one = walk_of_one(world, tell)
+    before = one.columns[ONE].columns
+
+    result = one.run()
+
+    assert (result.undecided, result.equal) == ((), result.ranges)
+    assert one.columns[ONE].columns == before
+    assert one.columns[ONE].left_out == {
+        "w": "it was added while the table was compared; compare again"
+    }
+
+
+def test_a_table_whose_columns_cannot_be_read_again_is_undecided(world: FakeWorld) -> None:
+    def tell(progress: WalkProgress) -> None:
+        if progress.ranges == progress.expected:
+            world.error = UnreachableError("source:shop: down")
+
+    result = walk_of_one(world, tell, lambda: world.tick(timedelta(minutes=4))).run()
+
+    assert [(one.shard, one.span, one.why) for one in result.undecided] == [
+        (ONE, ANY, "it is unknown whether a column was added meanwhile: source:shop: down")
+    ]
+
+
+def walk_of_one(
+    world: FakeWorld,
+    tell: Callable[[WalkProgress], object],
+    pause: Callable[[], object] | None = None,
+) -> TableWalk:
+    schema = world.schema(ONE)
+    assert schema is not None
+    columns = {ONE: choose_columns(TABLE, ONE, schema, world)}
+    plan = replace(PLAN, shards=(ONE,))
+    return TableWalk(
+        TABLE, columns, plan, lambda: world, world.clock, pause or world.catch_up, tell
+    )
 
 
 def test_a_column_that_is_gone_leaves_its_shard_undecided(world: FakeWorld) -> None:
@@ -326,12 +449,8 @@ def test_rows_beyond_those_that_are_named_are_counted(world: FakeWorld) -> None:
 
 def test_progress_counts_rows_and_ranges(world: FakeWorld) -> None:
     said = list[WalkProgress]()
-    schema = world.schema(ONE)
-    assert schema is not None
-    columns = {ONE: choose_columns(TABLE, ONE, schema, world)}
 
-    plan = replace(PLAN, shards=(ONE,))
-    TableWalk(TABLE, columns, plan, lambda: world, world.catch_up, said.append).run()
+    walk_of_one(world, said.append).run()
 
     assert [one.rows for one in said] == sorted(one.rows for one in said)
     assert (said[-1].rows, said[-1].ranges) == (100, said[-1].expected)
