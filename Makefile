@@ -12,7 +12,7 @@ MEASURED := $(BIN)/coverage run -m pytest -q
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 FAST_ONES := not spark and not stack and not long
 # What uses each declared package at least once.
-FLOORED := tests/alerts tests/checks/probes tests/checks/test_pii.py tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/monitor/test_schedule.py tests/pipeline/copies tests/pipeline/delta tests/pipeline/standards tests/pipeline/transports
+FLOORED := tests/alerts tests/checks/probes tests/pipeline/test_pii.py tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/monitor/test_schedule.py tests/pipeline/copies tests/pipeline/delta tests/pipeline/standards tests/pipeline/transports
 PROOFS := tests/proof tests/seeds tests/toy tests/demo
 LOGS := tests/pipeline/landing tests/pipeline/sources
 # Files with a test of that mark (tests/conftest.py holds them to it): to import all others takes a stage 15 s.

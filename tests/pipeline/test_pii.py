@@ -4,6 +4,7 @@ from time import process_time
 import pytest
 
 from bench.plaintext import Case, card, corpus, identity, mobile
+from pipeline import pii
 from pipeline.pii import IDENTITIES, binomial_tail, find_kinds
 
 CORPUS = [case for seed in (1, 2) for case in corpus(seed)]
@@ -104,3 +105,12 @@ def test_beginnings_of_a_key_without_end_are_read_once(text: str) -> None:
 
     assert kinds([text]) == set()
     assert process_time() - began < 5  # minutes, where each beginning was read to the end
+
+
+def test_of_one_value_a_few_phone_numbers_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[str]()
+    monkeypatch.setattr(pii, "_reachable", tried.append)
+    value = " ".join(f"+1 {number}" for number in range(1_000_000, 1_000_900))
+
+    assert pii.find_kinds([value], [], []) == []
+    assert len(tried) == pii.TRIED
