@@ -32,6 +32,7 @@ from checks.validation import CHANGES, MEMORY, WHOLE, ValidationResult, bound_re
 from checks.world import MirrorSide, World
 from pipeline.errors import ConfigError, ProofError
 from pipeline.installed import require_package
+from pipeline.invariants.expectations import HOLDING
 from pipeline.invariants.expectations import Expectations as Held
 from pipeline.model import Fence, Table
 from pipeline.settings import InvariantRule
@@ -211,18 +212,8 @@ class Expectations:
         if not self.suite and not self.suites:
             given = [name for name in ("modules", "gate") if getattr(self, name)]
             yield from (f"{one}: has no effect without `suite` or `suites`" for one in given)
-        elif self.gate and not self._holds_any():
-            need = "an expectation about single rows with `severity: critical`"
-            yield f"gate: has no effect without {need}; add one, or remove gate"
-
-    def _holds_any(self) -> bool:
-        with suppress(ConfigError):  # `mistakes` says which module cannot be imported
-            import_expectations(self.modules)
-        found = [
-            own for name in self.suites for own in list_suites(self.suites, name, exactly=True)
-        ]
-        every = [*self.suite, *(one for _, suite in found for one in suite)]
-        return any(one.severity == "critical" for one in split_expectations(every)[0])
+        elif self.gate and not Held(self.suite, self.suites, self.modules).holds_any:
+            yield f"gate: has no effect without {HOLDING}; add one, or remove gate"
 
     def mistakes(self) -> Iterator[str]:
         """Yield each expectation that cannot be evaluated on any table, after its key."""

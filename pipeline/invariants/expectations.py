@@ -5,7 +5,7 @@ slice is not the table. Importing Great Expectations takes seconds in each proce
 such a table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,10 +20,14 @@ from pipeline.suites import (
     import_expectations,
     list_column_mistakes,
     list_mistakes,
+    list_suites,
     read_suites,
     resolve_suites,
     split_expectations,
 )
+
+HOLDING = "an expectation about single rows with `severity: critical`"
+"""What holds a row, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,27 @@ class Expectations:
         """Return a copy whose files are relative to *folder*; ConfigError if one is no suite."""
         return replace(self, suites=resolve_suites(self.suites, folder))
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether any row can be held; true if a module cannot be imported, which is a mistake."""
+        try:
+            import_expectations(self.modules)
+        except ConfigError:
+            return True
+        return any(_held(one for _, own in self._listed() for one in own))
+
+    def doubts(self) -> Iterator[str]:
+        """Yield the fault of suites that can hold no row, as ``key: problem; fix``."""
+        if any(own for _, own in self._listed()) and not self.holds_any:
+            key = "suite" if self.suite else "suites"
+            yield f"{key}: has no effect without {HOLDING}; add one, or remove the invariant"
+
+    def _listed(self) -> Iterator[tuple[str, Sequence[ExpectationSettings]]]:
+        """Yield all suites, each after its key."""
+        yield "suite", self.suite
+        for name in self.suites:
+            yield from list_suites(self.suites, name, exactly=True)
+
     def mistakes(self) -> Iterator[str]:
         """Yield each expectation that cannot be evaluated on any table, as ``key.fault``."""
         return list_mistakes(self.suite, self.suites, self.modules)
@@ -62,7 +87,7 @@ class Expectations:
             read = (*self.suite, *read_suites(self.suites, intended.table))
         except ConfigError as error:
             raise HeldError("invariant", f"{intended.table}: {error}") from error
-        wanted = [one for one in split_expectations(read)[0] if one.severity == "critical"]
+        wanted = _held(read)
         if not wanted or not intended.rows.num_rows:
             return
         for text, places in find_unmet(intended.rows, intended.table, wanted):
@@ -72,6 +97,12 @@ class Expectations:
             mask = np.zeros(intended.rows.num_rows, np.bool_)
             mask[list(places)] = True
             yield Breach(f"does not meet {text}", mask if places else None)
+
+
+def _held(expectations: Iterable[ExpectationSettings]) -> list[ExpectationSettings]:
+    """The expectations that hold a row."""
+    single, _ = split_expectations(tuple(expectations))
+    return [one for one in single if one.severity == "critical"]
 
 
 INVARIANT: type[Invariant] = Expectations

@@ -351,17 +351,20 @@ def test_settings_of_a_probe_without_effect_are_warned_of(section: str, told: st
         ("expect_table_row_count_to_equal", "critical", 1),
     ],
 )
-def test_a_gate_that_can_hold_nothing_is_warned_of(
+def test_a_gate_or_an_invariant_that_can_hold_nothing_is_warned_of(
     tmp_path: Path, kind: str, severity: str, told: int
 ) -> None:
     one = f'{{"type": "{kind}", "severity": "{severity}"}}'
     path = tmp_path / "gate.json"
     path.write_text(f'{{"expectations": [{one}]}}', encoding="utf-8")
 
-    for suite in (f"suite: [{one}]", f"suites: {{'shop.*': {path}}}"):
+    for suite in (f"suite: [{one}]", f"suites: {{shop.a: {path}}}"):
         found = doubts(f"probes: {{expectations: {{gate: true, {suite}}}}}")
         assert len(found) == told
         assert all(each.startswith("probes.expectations.gate: has no effect w") for each in found)
+        found = doubts(f"invariants: [{{tables: shop.a, expectations: {{{suite}}}}}]")
+        at = f"invariants[0].expectations.{suite.partition(':')[0]}: has no effect without an expe"
+        assert [each.startswith(at) for each in found] == [True] * told
 
 
 def test_exceptions_to_named_columns_are_warned_of() -> None:
