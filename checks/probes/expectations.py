@@ -212,8 +212,11 @@ class Expectations:
         if not self.suite and not self.suites:
             given = [name for name in ("modules", "gate") if getattr(self, name)]
             yield from (f"{one}: has no effect without `suite` or `suites`" for one in given)
-        elif self.gate and not Held(self.suite, self.suites, self.modules).holds_any:
-            yield f"gate: has no effect without {HOLDING}; add one, or remove gate"
+        elif self.gate:
+            held = Held(self.suite, self.suites, self.modules)
+            yield from held.share_doubts()
+            if not held.holds_any:
+                yield f"gate: has no effect without {HOLDING}; add one, or remove gate"
 
     def mistakes(self) -> Iterator[str]:
         """Yield each expectation that cannot be evaluated on any table, after its key."""

@@ -1,8 +1,8 @@
 """An invariant: each row meets the critical expectations of suites of Great Expectations.
 
-Expectations about a set of rows (unique values, a mean, a row count) are not evaluated, because a
-slice is not the table. Importing Great Expectations takes seconds in each process that merges
-such a table.
+Expectations about a set of rows (unique values, a mean, a row count, a share by ``mostly``) are not
+evaluated, because a slice is not the table. Importing Great Expectations takes seconds in each
+process that merges such a table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from pipeline.suites import (
     split_expectations,
 )
 
-HOLDING = "an expectation about single rows with `severity: critical`"
+HOLDING = "an expectation about single rows with `severity: critical` and without `mostly`"
 """What holds a row, for messages."""
 
 
@@ -62,9 +62,20 @@ class Expectations:
 
     def doubts(self) -> Iterator[str]:
         """Yield the fault of suites that can hold no row, as ``key: problem; fix``."""
+        yield from self.share_doubts()
         if any(own for _, own in self._listed()) and not self.holds_any:
             key = "suite" if self.suite else "suites"
             yield f"{key}: has no effect without {HOLDING}; add one, or remove the invariant"
+
+    def share_doubts(self) -> Iterator[str]:
+        """Yield each critical expectation that holds no row because of its ``mostly``."""
+        for at, own in self._listed():
+            critical = _critical(own)
+            for number, one in enumerate(own):
+                if one in critical and _is_share(one):
+                    what = "holds no row, because a slice does not show the share of all rows"
+                    fix = "remove it, or use `severity: warning`"
+                    yield f"{at}[{number}].kwargs.mostly: {what}; {fix}"
 
     def _listed(self) -> Iterator[tuple[str, Sequence[ExpectationSettings]]]:
         """Yield all suites, each after its key."""
@@ -81,7 +92,7 @@ class Expectations:
         return list_column_mistakes(self.suite, self.suites, table, columns)
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Check each critical expectation; those of severity `warning` or `info` are skipped."""
+        """Check each critical expectation about single rows; others are skipped."""
         try:
             import_expectations(self.modules)
             read = (*self.suite, *read_suites(self.suites, intended.table))
@@ -101,8 +112,17 @@ class Expectations:
 
 def _held(expectations: Iterable[ExpectationSettings]) -> list[ExpectationSettings]:
     """The expectations that hold a row."""
+    return [one for one in _critical(expectations) if not _is_share(one)]
+
+
+def _critical(expectations: Iterable[ExpectationSettings]) -> list[ExpectationSettings]:
     single, _ = split_expectations(tuple(expectations))
     return [one for one in single if one.severity == "critical"]
+
+
+def _is_share(each: ExpectationSettings) -> bool:
+    """Whether it is about a share of all rows, which those of a slice do not show."""
+    return bool(each.kwargs.get("mostly", 1) != 1)
 
 
 INVARIANT: type[Invariant] = Expectations

@@ -367,6 +367,26 @@ def test_a_gate_or_an_invariant_that_can_hold_nothing_is_warned_of(
         assert [each.startswith(at) for each in found] == [True] * told
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("mostly", "severity"), [(0.9, "critical"), (1, "critical"), (0.9, "info")]
+)
+def test_a_share_of_rows_that_holds_nothing_is_warned_of(mostly: float, severity: str) -> None:
+    kwargs = f"{{column: a, mostly: {mostly}}}"
+    plain = "{type: expect_column_values_to_not_be_null, kwargs: {column: id}}"
+    share = f"{{type: expect_column_values_to_not_be_null, kwargs: {kwargs}, severity: {severity}}}"
+    suite = f"suite: [{plain}, {share}]"
+
+    found = doubts(f"probes: {{expectations: {{gate: true, {suite}}}}}")
+    found += doubts(f"invariants: [{{tables: shop.a, expectations: {{{suite}}}}}]")
+
+    told = "expectations.suite[1].kwargs.mostly: holds no row, because a slice does not show"
+    places = ("probes.", "invariants[0].") if (mostly, severity) == (0.9, "critical") else ()
+    assert [one.startswith(f"{at}{told}") for at, one in zip(places, found, strict=True)] == [
+        True for _ in places
+    ]
+
+
 def test_exceptions_to_named_columns_are_warned_of() -> None:
     (told,) = doubts("invariants: [{tables: shop.a, plaintext: {clear: [a], columns: [b]}}]")
 

@@ -436,12 +436,21 @@ def test_only_a_critical_expectation_holds_and_one_that_cannot_be_asked(
 
 @pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_a_type_is_of_the_table_and_holds_no_rows(tmp_path: Path) -> None:
-    kind = "expect_column_values_to_be_of_type"
-    expected = ExpectationSettings(kind, {"column": "id", "type_": "float64"})
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        ("be_of_type", {"column": "id", "type_": "float64"}),
+        ("not_be_null", {"column": "name", "mostly": 0.95}),
+    ],
+    ids=["a type", "a share of rows"],
+)
+def test_what_is_of_the_table_holds_no_rows(
+    tmp_path: Path, kind: str, arguments: dict[str, Any]
+) -> None:
+    expected = ExpectationSettings(f"expect_column_values_to_{kind}", arguments)
     rule = InvariantRule("db.*", (("expectations", Expectations((expected,))),))
     made = LocalLake(tmp_path / "lake", invariants=(rule,))
-    made.land(row(C, 20, 7, "a"))
+    made.land(row(C, 20, 7, None))
 
     (turn,) = made.run()
 
