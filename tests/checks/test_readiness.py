@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.blocks import Inputs
+from checks.blocks import Inputs, compared_since
 from checks.certificate import Certificate, revoke_failed
 from checks.ledger import TableLosses
 from checks.model import Outcome, Reason, Ruling, Verdict, Verified
@@ -1046,6 +1046,13 @@ def test_only_answers_about_the_mirror_say_that_its_rows_were_compared(
     assert stage is Stage.COPY or answer.certificate is not None
     if answer.certificate is not None:
         assert answer.certificate.evidence.verified_through == answer.verified_through
+
+
+@pytest.mark.parametrize("partial_", [False, True])
+def test_rows_that_were_compared_in_some_columns_only_make_no_loss_good(*, partial_: bool) -> None:
+    bent = inputs(verified=claim(NOW, CUT, 50, partial=partial_))
+
+    assert compared_since(bent) == (None if partial_ else CUT)
 
 
 def verified_inputs(version: int, **more: Any) -> Inputs:

@@ -450,6 +450,18 @@ def test_a_mirror_that_is_put_back_between_two_scans_is_unknown_and_is_scanned_a
     assert claims(world)[-1] is not None
 
 
+@pytest.mark.parametrize(
+    ("version", "batch", "older"),
+    [(7, 9, False), (8, 10, False), (6, 9, True), (6, 10, True), (8, 8, True)],
+)
+def test_a_mirror_is_put_back_if_its_version_or_its_batch_is_older(
+    world: FakeWorld, version: int, batch: int, *, older: bool
+) -> None:
+    mirror = replace(world.mirror(KEYED), version=version, batch=batch)
+
+    assert bool(keyed_cycle.describe_put_back([7, 9], mirror)) is older
+
+
 @pytest.mark.parametrize("left_out", [False, True])
 def test_a_scan_that_leaves_columns_out_says_so(*, left_out: bool) -> None:
     """Else a loss in such a column would count as made good."""

@@ -357,6 +357,19 @@ def test_what_values_has_proven_is_ruled_on_as_of_its_position_and_nothing_is_co
     assert proven.ruling.reason.endswith(answer.ruling.reason.partition(": ")[2])
 
 
+def test_a_pass_of_values_that_took_too_long_is_no_proof(
+    both: BothChecks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = property(lambda world: world.time - timedelta(seconds=1))
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeWorld, "now", began)
+        late = both.compare(limit=timedelta(microseconds=1))
+
+    assert isinstance(late, Verdict)
+    assert (late.ruling.outcome, late.ruling.code) == (Outcome.UNKNOWN, "over_time")
+    assert not both.passes_by_proof()
+
+
 def test_each_proof_is_ruled_on_once(both: BothChecks) -> None:
     answers = [both.count()[0] for _ in range(3)]
     both.compare()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from checks.compare.changed import ChangedProgress, LogSegment
 from checks.compare.coverage import Coverage
-from checks.model import NotYet, Outcome, Ruling, Verdict
+from checks.model import NotYet, Outcome, Verdict
 from checks.probes.values import NAME, Values
 from checks.run import Check, run_probe
 from pipeline.errors import UnreachableError
@@ -104,19 +104,21 @@ def test_a_row_that_was_found_is_not_taken_for_right_while_it_moves(world: FakeW
     in_step(NAME, probe(), world, 2)
     update(world, 4)
     world.contents[ONE, 4] += 1
-    *_, found = in_step(NAME, probe(), world, 2)
+    in_step(NAME, probe(), world, 1)
     update(world, 3)
     world.contents[ONE, 3] += 1
-    rulings = list[Ruling]()
-    for _ in range(4):
+    (found,) = in_step(NAME, probe(), world, 1)
+    answers = list[Verdict | NotYet]()
+    for moves in (True, True, False):
         world.catch_up()
-        world.contents[ONE, 4] += len(rulings) < 2
-        answer = run_probe(Check(NAME, probe(), TABLE), world)
-        rulings += [answer.ruling] if isinstance(answer, Verdict) else []
-    *_, last = in_step(NAME, probe(), world, 3)
+        world.contents[ONE, 4] += moves
+        answers.append(run_probe(Check(NAME, probe(), TABLE), world))
 
     assert found.keys == ("shop/shop_00.orders:4",)
-    assert last.keys == ("shop/shop_00.orders:3-4",)
+    *waits, last = answers
+    assert all(isinstance(one, NotYet) for one in waits)
+    assert isinstance(last, Verdict)
+    assert last.ruling.keys == ("shop/shop_00.orders:3-4",)
 
 
 def test_what_an_earlier_version_found_is_not_taken_for_right(world: FakeWorld) -> None:
@@ -625,6 +627,24 @@ def test_a_segment_of_several_rounds_vouches_for_its_own_batches_only() -> None:
 
 def test_a_segment_in_the_memory_of_an_earlier_version_vouches_for_nothing() -> None:
     assert LogSegment.loads([3, 7, ["shop", "s", "k"]]) == LogSegment(3, 7, ("shop", "s", "k"))
+
+
+def test_a_wrong_row_beyond_those_that_are_stored_holds_back_what_is_verified() -> None:
+    """No range has it; the one that is stored is in the newest rows, and is repaired later."""
+    world, check = lapped(suspects=1)
+    rule(check, world, 3)
+    update(world, 110, shard=TWO)
+    changed_at = world.time
+    world.contents[TWO, 110] += 1
+    world.contents[ONE, 195] += 1
+    *_, both = rule(check, world, 3)
+    world.contents[ONE, 195] -= 1
+
+    found = rule(check, world, 4)
+
+    assert both.ruling.keys == ("shop/shop_00.orders:195", "shop/shop_01.orders:110")
+    assert found[-1].ruling.keys == ("shop/shop_01.orders:110",)
+    assert max(through(found)) < changed_at
 
 
 @pytest.mark.parametrize("waits", [0, 1, 4])
