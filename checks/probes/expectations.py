@@ -14,7 +14,8 @@ between two looks; for set expectations, anything between two looks at the whole
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -78,7 +79,12 @@ class Look:
     @property
     def unmet(self) -> tuple[ExpectationResult, ...]:
         """Results that are not met and have a severity above `info`."""
-        return tuple(one for one in self.results if one.met is False and one.severity != "info")
+        return tuple(one for one in self.unmet_or_info if one.severity != "info")
+
+    @property
+    def unmet_or_info(self) -> tuple[ExpectationResult, ...]:
+        """Results that are not met, of any severity."""
+        return tuple(one for one in self.results if one.met is False)
 
     @property
     def is_done(self) -> bool:
@@ -113,7 +119,7 @@ class Content:
     @property
     def value(self) -> float:
         """Number of expectations that are not met."""
-        return float(sum(one.met is False for one in self.results))
+        return float(_count_expectations(look.unmet_or_info for look in self.looks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +477,8 @@ def _count_met(results: Sequence[ExpectationResult]) -> str:
 
 def _fail(reading: Content, first: Look) -> Ruling:
     unmet = [one for look in reading.looks for one in look.unmet]
-    more = f" and {len(unmet) - 1} more" if len(unmet) > 1 else ""
+    others = _count_expectations(look.unmet for look in reading.looks) - 1
+    more = f" and {others} more" if others else ""
     keys = tuple(dict.fromkeys(key for one in unmet for key in one.keys))
     unnamed = sum(max(one.unexpected, 1) - len(one.keys) for one in unmet)
     unnamed += len(keys[MOST_KEYS:])
@@ -480,3 +487,16 @@ def _fail(reading: Content, first: Look) -> Ruling:
 
 
 PROBE: type[Probe[Content]] = Expectations
+def _count_expectations(looks: Iterable[Sequence[ExpectationResult]]) -> int:
+    """Count the expectations with *looks*' results; one with a result in two looks counts once."""
+    counts = Counter[tuple[str, str]]()
+    for results in looks:
+        counts |= Counter((_name_of(one), one.severity) for one in results)
+    return counts.total()
+
+
+def _name_of(result: ExpectationResult) -> str:
+    """The text of *result* without its numbers of rows, which differ between two looks."""
+    return result.text.removesuffix(f": {result.unexpected} of {result.rows} rows")
+
+

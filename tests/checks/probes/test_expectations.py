@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.probes import expectations as probe_module
-from checks.probes.expectations import Content, Expectations
+from checks.probes.expectations import Content, Expectations, Look
 from checks.validation import MEMORY, load_results
 from checks.world import LargeLooks, Range
 from pipeline.errors import ConfigError, ProofError
@@ -582,6 +582,25 @@ def test_more_rows_than_fit_are_evaluated_by_spark_and_no_sample(world: RowsWorl
     world.merge(4)
     assert look(probe, world) == "Spark evaluates it: there are more than 1 rows"
     assert (world.spark.asked[1].after, world.spark.asked[1].expectations) == (2, (probe.suite[0],))
+
+
+def test_an_expectation_that_two_looks_do_not_meet_counts_once() -> None:
+    def unmet(column: str, rows: int, severity: Any = "critical") -> ExpectationResult:
+        text = f"{NOT_NULL}({column}): {rows} of 50 rows"
+        return ExpectationResult(text, False, severity, rows, ("k",), 50)
+
+    def judge(*looks: tuple[ExpectationResult, ...]) -> tuple[str, float]:
+        made = tuple(Look(n or None, 50, results) for n, results in enumerate(looks))
+        reading = Content(made)
+        return NO_NULL.judge(reading, []).reason.partition("; ")[0], reading.value
+
+    email, paid, at = unmet("email", 41), unmet("paid", 2), unmet("at", 3, "info")
+    text = f"not met: {email.text}"
+    assert judge((email,), (unmet("email", 7),)) == (text, 1)
+    assert judge((email, at), (unmet("email", 7), unmet("at", 4, "info"))) == (text, 2)
+    assert judge((email,), (unmet("email", 7), paid)) == (f"{text} and 1 more", 2)
+    assert judge((email, unmet("email", 9)), (email,)) == (f"{text} and 1 more", 2)
+    assert judge((email,), (unmet("email", 41, "warning"),)) == (f"{text} and 1 more", 2)
 
 
 def test_without_a_suite_or_a_whole_snapshot_there_is_nothing_to_rule_on() -> None:
