@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import structlog
 
@@ -58,6 +59,7 @@ Parts = tuple[tuple[ExpectationSettings, ...], ...]
 NAME = "expectations"
 MOST_AGAIN = 20  # most unmet rows that each look finds by their keys
 MOST_STATES = 10_000  # most tables whose state is kept
+MOST_BYTES = 64 * 2**20  # of rows that one look reads into memory
 AGAIN = timedelta(hours=1)
 """How long after a failed check of a whole mirror the next one starts."""
 log = structlog.get_logger(__name__)
@@ -173,7 +175,7 @@ class Expectations:
     modules: tuple[str, ...] = ()
     """Full names of modules with expectations of your own."""
     rows: OneOrMore = 100_000
-    """Most rows that one look reads into memory; more are evaluated by Spark."""
+    """Most rows that one look reads into memory; more, or more than 64 MiB, Spark evaluates."""
     gate: bool = False
     """Whether changes that do not meet a critical expectation about single rows are held.
 
@@ -320,9 +322,9 @@ class Expectations:
         if found is not None:
             return found, mirror.batch
         after, rows, again = self._take_rows(round_, seen)
-        if rows is None:
+        if isinstance(rows, str):
             large.ask(asked)
-            return NotYet(f"Spark evaluates it: there are more than {self.rows} rows"), mirror.batch
+            return NotYet(f"Spark evaluates it: {rows}"), mirror.batch
         if not rows.num_rows and after is not None:
             return Look(after, 0, ()), mirror.batch
         results = evaluate_rows(rows, table, suite)
@@ -330,19 +332,20 @@ class Expectations:
 
     def _take_rows(
         self, round_: "Round", seen: Seen | None
-    ) -> tuple[int | None, pa.Table | None, int]:
+    ) -> tuple[int | None, pa.Table | str, int]:
         """Return the batch after which rows are evaluated, the rows, and how many are older.
 
-        The rows are None if there are too many.
+        Instead of rows it returns why they are too many.
         """
         mirror = round_.mirror
         if seen is None:
-            fits = mirror.rows() <= self.rows
-            return None, _take(mirror.rows_after(None), self.rows) if fits else None, 0
+            if mirror.rows() > self.rows:
+                return None, _too_many(self.rows), 0
+            return None, _take(mirror.rows_after(None), self.rows), 0
         after = seen.batch if seen.again else seen.since
         again = _find_rows(round_, seen.again, seen.batch)
         rows = _take(mirror.rows_after(after), self.rows)
-        if rows is None or not again:
+        if isinstance(rows, str) or not again:
             return after, rows, 0
         if not rows.num_columns:  # without a row the types of columns are not known
             return seen.since, _take(mirror.rows_after(seen.since), self.rows), 0
@@ -383,15 +386,56 @@ class Round:
         self.world.remember(self.table, MEMORY, kept)
 
 
-def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | None:
-    """Return all rows; None if there are more than *most*, without reading the rest."""
-    taken, count = list[pa.RecordBatch](), 0
+def _take(batches: Iterator[pa.RecordBatch], most: int) -> pa.Table | str:
+    """Return all rows; if they are more than *most* or `MOST_BYTES`, say so and read no further."""
+    taken, count, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
         count += batch.num_rows
         if count > most:
-            return None
-        taken.append(batch)
+            return _too_many(most)
+        if size + sum(map(_count_viewed, batch.columns)) > MOST_BYTES:
+            return TOO_LARGE
+        taken.append(_copy_views(batch))
+        size += taken[-1].nbytes
+        if size > MOST_BYTES:
+            return TOO_LARGE
     return pa.Table.from_batches(taken) if taken else pa.table({})
+
+
+TOO_LARGE = f"the rows have more than {MOST_BYTES >> 20} MiB"
+
+
+def _too_many(most: int) -> str:
+    return f"there are more than {most} rows"
+
+
+def _count_viewed(column: pa.Array) -> int:
+    """The bytes of the texts in *column* that are views, without a copy of them."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(map(_count_viewed, column.flatten()))
+    if pa.types.is_list(kind):
+        return _count_viewed(column.flatten())
+    if kind not in (pa.string_view(), pa.binary_view()) or not len(column):
+        return 0
+    first = 4 * column.offset  # a view has four numbers, of which the first is its length
+    lengths = np.frombuffer(column.buffers()[1], np.int32)[first::4][: len(column)]
+    is_valid = column.is_valid().to_numpy(zero_copy_only=False)
+    return int(lengths.sum(where=is_valid, dtype=np.int64))
+
+
+def _copy_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Copy texts that are views: one keeps all texts of its file in memory, also of other rows."""
+    plain = pa.schema([one.with_type(_plain_type(one.type)) for one in batch.schema])
+    return batch if plain == batch.schema else batch.cast(plain)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_plain_type(one.type)) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
 
 
 def _name_open_rows(suite: Sequence[ExpectationSettings], look: Look) -> tuple[str, ...]:
@@ -475,18 +519,6 @@ def _count_met(results: Sequence[ExpectationResult]) -> str:
     return "1 expectation is met" if met == 1 else f"{met} expectations are met"
 
 
-def _fail(reading: Content, first: Look) -> Ruling:
-    unmet = [one for look in reading.looks for one in look.unmet]
-    others = _count_expectations(look.unmet for look in reading.looks) - 1
-    more = f" and {others} more" if others else ""
-    keys = tuple(dict.fromkeys(key for one in unmet for key in one.keys))
-    unnamed = sum(max(one.unexpected, 1) - len(one.keys) for one in unmet)
-    unnamed += len(keys[MOST_KEYS:])
-    text = f"not met: {unmet[0].text}{more}; looked at {first.scope}"
-    return Ruling(Outcome.FAIL, text, "not_met", keys[:MOST_KEYS], unnamed)
-
-
-PROBE: type[Probe[Content]] = Expectations
 def _count_expectations(looks: Iterable[Sequence[ExpectationResult]]) -> int:
     """Count the expectations with *looks*' results; one with a result in two looks counts once."""
     counts = Counter[tuple[str, str]]()
@@ -500,3 +532,15 @@ def _name_of(result: ExpectationResult) -> str:
     return result.text.removesuffix(f": {result.unexpected} of {result.rows} rows")
 
 
+def _fail(reading: Content, first: Look) -> Ruling:
+    unmet = [one for look in reading.looks for one in look.unmet]
+    others = _count_expectations(look.unmet for look in reading.looks) - 1
+    more = f" and {others} more" if others else ""
+    keys = tuple(dict.fromkeys(key for one in unmet for key in one.keys))
+    unnamed = sum(max(one.unexpected, 1) - len(one.keys) for one in unmet)
+    unnamed += len(keys[MOST_KEYS:])
+    text = f"not met: {unmet[0].text}{more}; looked at {first.scope}"
+    return Ruling(Outcome.FAIL, text, "not_met", keys[:MOST_KEYS], unnamed)
+
+
+PROBE: type[Probe[Content]] = Expectations

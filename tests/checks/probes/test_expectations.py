@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -582,6 +583,50 @@ def test_more_rows_than_fit_are_evaluated_by_spark_and_no_sample(world: RowsWorl
     world.merge(4)
     assert look(probe, world) == "Spark evaluates it: there are more than 1 rows"
     assert (world.spark.asked[1].after, world.spark.asked[1].expectations) == (2, (probe.suite[0],))
+
+
+@dataclass
+class WideMirror(RowsMirror):
+    """A mirror whose ``count`` rows are views of the same text of ``size`` bytes, or of 6."""
+
+    count: int = 3
+    size: int = 6
+    buffer: int = 6
+
+    def rows(self) -> int:
+        return self.count
+
+    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+        data = b"a@b.com" * (self.buffer // 7 + 1)
+        view = struct.pack("<i4sii", max(self.size, 13), data[:4], 0, 0)
+        buffers = [None, pa.py_buffer(view * self.count), pa.py_buffer(data)]
+        email = pa.Array.from_buffers(pa.string_view(), self.count, buffers)
+        ids = pa.array(range(self.count), pa.int64())
+        own = pa.array([None] * self.count, SCHEMA.field("_sluice").type)
+        yield pa.record_batch({"id": ids, "email": email, "_sluice": own})
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "by_spark"),
+    [
+        pytest.param(3, 20, False, id="few texts of a file with many"),
+        pytest.param(62, 2**20, False, id="below 64 MiB"),
+        pytest.param(65, 2**20, True, id="above 64 MiB"),
+        pytest.param(8192, 2**26, True, id="above what one column of Arrow holds"),
+    ],
+)
+def test_rows_with_more_bytes_than_fit_are_evaluated_by_spark(
+    monkeypatch: pytest.MonkeyPatch, count: int, size: int, *, by_spark: bool
+) -> None:
+    taken, world = evaluate_by_fakes(monkeypatch), RowsWorld()
+    wide = WideMirror({}, 1, rewritten="never", count=count, size=size, buffer=2**26)
+    monkeypatch.setattr(world, "mirror", lambda _: wide)
+
+    found = look(NO_NULL, world)
+
+    if by_spark:
+        assert found == "Spark evaluates it: the rows have more than 64 MiB"
+    assert (len(world.spark.asked), taken) == ((1, []) if by_spark else (0, [count]))
 
 
 def test_an_expectation_that_two_looks_do_not_meet_counts_once() -> None:
