@@ -70,11 +70,14 @@ class Inversions:
         if until < 0:
             return NotYet("nothing has landed yet")
         memory = world.recall(table, NAME)
+        is_known = memory is not None and memory["until"] == until  # no batch has landed since
         if memory is None:  # falls are kept even if the change log has lost their batches
             memory = {**(world.recall(table, NAME, lasting=True) or {}), "until": until}
         known = {one.key: one for one in map(_loads, memory.get("falls", ()))}
         after = max(memory["until"] - self.back, -1)
-        seen = world.log().key_times(table, after, until, tuple(known), most=MOST_KEPT)
+        seen: Sequence[KeyTimes] = ()
+        if not is_known:
+            seen = world.log().key_times(table, after, until, tuple(known), most=MOST_KEPT)
         for one in seen:
             before = known.get(one.key, one)
             known[one.key] = replace(one, latest=max(one.latest, before.latest))

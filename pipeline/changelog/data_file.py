@@ -3,8 +3,8 @@
 Rows are sorted by kind (rows, deletes, schema events, the rest), table and order. Row groups
 are small and have a page index, so a reader of one table reads few bytes. Rows that exceed
 memory are added as several runs, each sorted separately. Readers must use the bounds of row
-groups and must not rely on an order across runs. A file of several row groups has a Bloom filter
-of the keys of each, so a search for one key skips groups whose bounds are wide.
+groups and must not rely on an order across runs. Each row group has a Bloom filter of its keys, as
+small as they are few, so a search for one key skips groups whose bounds are wide.
 
 A file may be written before its batch number is known. Its rows then have two random
 placeholders for the batch and its receive time; the numbers occur nowhere else. Each is the
@@ -122,7 +122,7 @@ class SortedFile:
         self._stats = merge_statistics(self._stats, stats) if self._stats else stats
         group = max(1, min(GROUP, LARGEST * len(rows) // rows.nbytes))
         if self._writer is None:
-            self._begin(group if group < len(rows) else None)
+            self._begin()
         places = sort_rows(rows)
         sorted_already = bool((np.diff(places) == 1).all())
         for first in range(0, len(rows), group):
@@ -134,9 +134,7 @@ class SortedFile:
     def _path(self) -> str:
         return f"{PARTITION}={self.received.date().isoformat()}/{self.name}"
 
-    def _begin(self, filtered: int | None) -> None:
-        """Open the file; with a filter of *filtered* keys for each row group, if not None."""
-        filters = None if filtered is None else {"key": {"ndv": filtered, "fpp": FALSE_POSITIVES}}
+    def _begin(self) -> None:
         self._output = self._open.enter_context(self.store.sink(self._path))
         self._writer = pq.ParquetWriter(
             self._output,
@@ -148,7 +146,7 @@ class SortedFile:
             write_page_index=True,
             data_page_size=64 * 2**10,
             store_schema=False,
-            bloom_filter_options=filters,
+            bloom_filter_options={"key": {"ndv": GROUP, "fpp": FALSE_POSITIVES}},
         )
 
     def _finish(self) -> None:

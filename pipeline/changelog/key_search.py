@@ -54,7 +54,7 @@ SALT = (
 NUMBER = 0x15  # Thrift's type of a filter's first field
 HEADER = bytes.fromhex("1c1c00001c1c00001c1c000000")
 """How a filter's header ends behind its length: split blocks, XXH64, not compressed."""
-FOOTERS = 2_000  # files whose bounds are kept; 250 row groups of one take some 100 kB
+FOOTERS = 256 * 2**20  # bytes of bounds that are kept: those of some 2,000 files of short keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,10 @@ Bounds = tuple[GroupBounds, ...]
 
 @dataclass(eq=False)
 class FooterBounds:
-    """The bounds of row groups by file, for the files used last. Thread-safe."""
+    """The bounds of row groups by file, for the files used last, in *most* bytes. Thread-safe."""
 
     most: int = FOOTERS
+    size: int = 0
     _known: OrderedDict[str, Bounds] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -155,9 +156,10 @@ class FooterBounds:
             return known
         found = tuple(_group_bounds(file.metadata))
         with self._lock:
+            self.size += _size(found) - _size(self._known.get(path, ()))
             self._known[path] = found
-            while len(self._known) > self.most:
-                self._known.popitem(last=False)
+            while self.size > self.most and len(self._known) > 1:
+                self.size -= _size(self._known.popitem(last=False)[1])
         return found
 
     def known(self, path: str) -> Bounds | None:
@@ -221,6 +223,12 @@ def _newest_rows(rows: pa.Table) -> pa.Table:
         )
         kept.update(at for each in own["at_list"].to_pylist() for at in each[:MOST_CHANGES])
     return rows.take(pa.array(sorted(kept)))
+
+
+def _size(bounds: Bounds) -> int:
+    """Return about how many bytes *bounds* take: an object of Python and its texts for each."""
+    texts = (text for one in bounds for text in (one.key.low, one.key.high))
+    return 800 * len(bounds) + sum(4 * len(text or "") for text in texts)
 
 
 def find_key_changes(

@@ -30,6 +30,7 @@ class Landed:
     memory: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     read: dict[str, ShardBase] = field(default_factory=dict)
     outdated: bool = False  # the memory is of another log
+    reads: int = 0
 
     def land(self, key: str, minute: float) -> None:
         self.changes.append((key, minute))
@@ -70,6 +71,7 @@ class Landed:
     def _key_times(
         self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
     ) -> tuple[KeyTimes, ...]:
+        self.reads += 1
         found: dict[str, KeyTimes] = {}
         for batch, (key, minute) in enumerate(self.changes):
             if not after < batch <= until:
@@ -184,3 +186,15 @@ def test_a_fail_names_the_first_key_and_both_times() -> None:
     assert ruling.reason.startswith("2 keys: the newest change of a is dated 2026-03-01T12:00:00")
     assert reading.value == 2.0
     assert PROBE.judge(replace(reading, found=()), []).outcome is Outcome.PASS
+
+
+def test_the_log_is_read_only_if_a_batch_has_landed_since() -> None:
+    world = Landed([("a", 9), ("a", 0)])
+    first = world.ruled()
+
+    assert [world.ruled() for _ in range(2)] == [first] * 2
+    assert world.reads == 1
+
+    world.land("a", 1)
+    world.ruled()
+    assert world.reads == 2

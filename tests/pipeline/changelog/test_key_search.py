@@ -233,6 +233,21 @@ def test_a_file_that_ends_before_its_filters_is_damaged(tmp_path: Path) -> None:
         find_key_changes(store, snapshot, sought, known)
 
 
+def test_bounds_of_the_oldest_files_are_forgotten_beyond_a_number_of_bytes(
+    shuffled: LocalLake,
+) -> None:
+    shuffled.log.look()
+    store, snapshot, known = shuffled.log.store, shuffled.log.snapshot, FooterBounds(most=6_000)
+    sought = SoughtKeys("main", "db.t", (key(1_000), key(2_000)))
+
+    for _ in range(2):
+        find_key_changes(store, snapshot, sought, known)
+
+    large = [one.path for one in snapshot.files.values() if (one.records or 0) > GROUP]
+    assert [bool(known.known(path)) for path in large].count(True) == 1
+    assert known.size <= 6_000
+
+
 def test_a_key_above_all_bounds_opens_no_file(ascending: LocalLake) -> None:
     found = search(ascending, key(999_999))
 
