@@ -14,7 +14,7 @@ import ast
 import math
 import re
 from ast import literal_eval
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -58,7 +58,11 @@ def require_comparisons(condition: Any) -> None:
     """
     try:
         accepted = not condition or _has_only_comparisons(condition)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except SyntaxError as error:
+        what = f"its row condition cannot be read: {error.msg}"
+        fix = """write comparisons, such as `state == "new" and x > 1`"""
+        raise IncomparableError(f"{what}; {fix}") from error
+    except (ValueError, RecursionError, MemoryError):
         accepted = False
     if accepted:
         return
@@ -125,14 +129,43 @@ def _is_comparison(text: str) -> bool:
         return False
     if not all(_is_name(one["quoted"] or "") for one in _TOKEN.finditer(text)):
         return False
-    named = _TOKEN.sub(lambda one: "quoted" if one["quoted"] else one.group(), text)
     called = set[int]()
-    for node in ast.walk(ast.parse(named, mode="eval")):  # a call comes before the names in it
+    for node in ast.walk(_parse(text)):  # a call comes before the names in it
         if isinstance(node, ast.Call) and _is_known_call(node):
             called |= {id(one) for one in ast.walk(node.func)}
         elif id(node) not in called and not _is_part_of_comparison(node):
             return False
     return True
+
+
+def _parse(text: str) -> ast.Expression:
+    """Parse a condition of pandas; each name in backticks becomes `quoted`."""
+    named = _TOKEN.sub(lambda one: "quoted" if one["quoted"] else one.group(), text)
+    return ast.parse(named, mode="eval")
+
+
+def list_condition_columns(condition: Any) -> Iterator[str]:
+    """Yield the columns of a row condition that `require_comparisons` accepts."""
+    known = condition.dict() if hasattr(condition, "dict") else condition
+    if isinstance(known, Mapping):
+        column = known.get("column")
+        name = column.get("name") if isinstance(column, Mapping) else column
+        yield from [name] if isinstance(name, str) else []
+        for one in _parts(known):
+            yield from list_condition_columns(one)
+    elif isinstance(known, str) and known.strip():
+        text = known.strip()
+        if own := _OWN.fullmatch(text):
+            yield own["column"]
+            return
+        quoted = [one["quoted"] for one in _TOKEN.finditer(text) if one["quoted"]]
+        yield from quoted
+        nodes = list(ast.walk(_parse(text)))
+        called = {id(one.func) for one in nodes if isinstance(one, ast.Call)}
+        for node in nodes:
+            is_name = isinstance(node, ast.Name) and id(node) not in called
+            if is_name and not (quoted and node.id == "quoted"):
+                yield node.id
 
 
 def _is_part_of_comparison(node: ast.AST) -> bool:

@@ -40,7 +40,11 @@ from pipeline.errors import ConfigError, describe_half_pair
 from pipeline.files.layout import FileStamp
 from pipeline.model import Op, Shard, Table
 from pipeline.patterns import explain_different, explain_unreadable
-from pipeline.row_conditions import require_comparisons, require_plain_condition
+from pipeline.row_conditions import (
+    list_condition_columns,
+    require_comparisons,
+    require_plain_condition,
+)
 
 SLUICE = "_sluice"
 MOST_KEYS = 20  # rows that one result names
@@ -333,11 +337,20 @@ def find_strange_columns(
     for number, each in enumerate(expectations):
         if each.type.startswith(ABOUT_NAMES):
             continue  # its purpose is to fail without the column
-        for name in list_columns(each):
+        named = [(name, "") for name in list_columns(each)]
+        named += [(name, ", which row_condition names") for name in _list_compared(each)]
+        for name, where in named:
             if name not in columns:
                 close = get_close_matches(name, columns, n=1)
                 near = f"; the nearest is {close[0]}" if close else ""
-                yield number, f"has no column {name!r}{near}; correct it"
+                yield number, f"has no column {name!r}{where}{near}; correct it"
+
+
+def _list_compared(each: ExpectationSettings) -> tuple[str, ...]:
+    """The columns of its row condition; none of one that is refused."""
+    if _explain_condition(each):
+        return ()
+    return tuple(dict.fromkeys(list_condition_columns(each.kwargs.get("row_condition"))))
 
 
 def _unfit(each: ExpectationSettings) -> str:
@@ -625,6 +638,8 @@ def _ask(
     number: int, each: ExpectationSettings, types: Mapping[str, pa.DataType], *, by_pandas: bool
 ) -> Asked:
     plain = {name: type_ for name, type_ in types.items() if name != SLUICE}
+    if not plain.keys() >= set(_list_compared(each)):
+        return Asked(number, each, why="its row_condition names an unknown column; correct it")
     if _unfit(each) or list(find_strange_columns([each], list(plain))):
         return Asked(number, each, why="no such expectation or column, or wrong arguments")
     try:

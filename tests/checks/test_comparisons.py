@@ -18,7 +18,11 @@ from pipeline.comparisons import (
     plan_match,
 )
 from pipeline.model import Shard, Table
-from pipeline.row_conditions import require_comparisons, require_plain_condition
+from pipeline.row_conditions import (
+    list_condition_columns,
+    require_comparisons,
+    require_plain_condition,
+)
 from pipeline.suites import (
     ExpectationResult,
     SuiteLook,
@@ -114,8 +118,44 @@ def test_a_row_condition_that_pandas_compares_right_is_not_refused(condition: An
 
 @pytest.mark.parametrize("condition", RUN_CONDITIONS, ids=lambda one: str(one)[:60])
 def test_a_row_condition_that_does_more_than_compare_is_refused(condition: Any) -> None:
-    with pytest.raises(IncomparableError, match="more than compare columns"):
+    with pytest.raises(IncomparableError, match=r"more than compare columns|cannot be read"):
         require_comparisons(condition)
+
+
+def test_a_row_condition_with_a_fault_of_syntax_is_said_to_have_one() -> None:
+    with pytest.raises(IncomparableError, match="cannot be read: invalid syntax; "):
+        require_comparisons("state==")
+
+
+@pytest.mark.parametrize(
+    ("condition", "columns"),
+    [
+        ("quantiy > 70", ["quantiy"]),
+        ("`a b` == 'c' and not d.isnull() or (e in [1, f])", ["a b", "e", "f", "d"]),
+        ("`a b` > quoted_", ["a b", "quoted_"]),
+        ("text.str.len() > 3 and day == date('2026-01-01')", ["text", "day"]),
+        ("flag == True and text != 'True'", ["flag", "text"]),
+        ('col("at").notNull()', ["at"]),
+        ('col("state") == "new"', ["state"]),
+        (
+            {
+                "type": "and",
+                "conditions": [
+                    {"type": "nullity", "column": {"name": "a"}, "is_null": True},
+                    {"type": "pass_through", "pass_through_filter": "b > 1"},
+                ],
+            },
+            ["a", "b"],
+        ),
+        (None, []),
+        ("", []),
+    ],
+    ids=str,
+)
+def test_the_columns_of_a_row_condition_are_listed(condition: Any, columns: list[str]) -> None:
+    require_comparisons(condition)
+
+    assert sorted(list_condition_columns(condition)) == sorted(columns)
 
 
 @pytest.mark.parametrize("condition", PARTIAL_CONDITIONS)

@@ -858,6 +858,21 @@ def test_what_asks_for_columns_is_no_mistake_without_them() -> None:
     assert [number for number, _ in find_strange_columns(asks, ["id"])] == [2]
 
 
+@THOROUGH
+@pytest.mark.parametrize("state", ["`stat` == 1", "stat == 1", {"column": "stat", "parameter": 1}])
+def test_a_column_mistyped_in_a_row_condition_is_named(state: Any) -> None:
+    asked = expect(NOT_NULL, column="id", row_condition=state, condition_parser="pandas")
+
+    (found,) = find_strange_columns([asked], ["id", "state"])
+    unmet = list(find_unmet(pa.table({"id": [1], "state": [2]}), "shop.orders", [asked]))
+
+    what = "has no column 'stat', which row_condition names; the nearest is state; correct it"
+    assert found == (0, what)
+    assert unmet == [
+        (f"{NOT_NULL}(id): its row_condition names an unknown column; correct it", None)
+    ]
+
+
 def test_a_finding_ends_with_its_expectations(world: RowsWorld, tmp_path: Path) -> None:
     world.memory = {"expectations": {"state": "of an earlier suite"}, MEMORY: {"whole": {}}}
     probe = with_file(tmp_path, {"expectations": []})
