@@ -1,38 +1,63 @@
 """Composes the message of a notice from tables, checks, keys and ranges.
 
 A message never holds row values. Text keys may be e-mail addresses, so they are hidden unless
-`text_keys` is set. A key is a JSON array, as in the change log. Its strings are hidden, and its
-numbers are shown.
+`text_keys` is set. A key is a JSON array of strings, as in the change log. Of these, source, shard
+and the integers of integer columns are shown. If the types of the columns are not known, all
+strings are hidden.
 """
 
 import json
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from shlex import quote
 
 from alerts.model import AlertKind, Cause, Event, Incident, Message, Notice
 from checks.model import MOST_KEYS
+from pipeline.formats.json_text import INTEGER
 
 HIDDEN = "\u2026"
+_SOURCE_AND_SHARD = 2  # they come before the key, unless keys are unique across shards
 _ARRAY = re.compile(r'\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*")*\]')
 
 
-def hide_text_keys(text: str) -> str:
-    """Return *text* with every string inside a JSON array replaced by an ellipsis."""
-    return _ARRAY.sub(lambda found: _without_strings(found[0]), text)
+def hide_text_keys(
+    text: str, integer_parts: Sequence[bool] = (), keys: Collection[str] = ()
+) -> str:
+    """Return *text* with strings inside a JSON array replaced by an ellipsis.
+
+    Of an array that one of *keys* contains, source, shard and integers are kept. *integer_parts*
+    is, for each key column, whether it holds integers.
+    """
+    named = {array for key in keys for array in _ARRAY.findall(key)} if integer_parts else set()
+
+    def hide(found: re.Match[str]) -> str:
+        return _without_strings(found[0], integer_parts if found[0] in named else ())
+
+    return _ARRAY.sub(hide, text)
 
 
-def _without_strings(array: str) -> str:
+def _without_strings(array: str, integer_parts: Sequence[bool]) -> str:
     try:
         key = json.loads(array)
     except ValueError:
         return array  # a range such as [100, 120), or other text in brackets
     if not any(isinstance(part, str) for part in key):
         return array
-    return json.dumps(
-        [HIDDEN if isinstance(part, str) else part for part in key], ensure_ascii=False
-    )
+    before = len(key) - len(integer_parts)
+    known = integer_parts and before in (0, _SOURCE_AND_SHARD)
+    integers = [*(None,) * before, *integer_parts] if known else [False] * len(key)
+    shown = [_hide_part(part, integer) for part, integer in zip(key, integers, strict=True)]
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _hide_part(part: object, integer: bool | None) -> object:
+    """Return *part*, or an ellipsis; *integer* is None for source and shard."""
+    if not isinstance(part, str) or integer is None:
+        return part
+    return part if integer and INTEGER.fullmatch(part) else HIDDEN
 
 
 _SUBJECT_CHARACTERS = 200
@@ -77,8 +102,8 @@ def compose_message(
 
 def _without_text_keys(notice: Notice) -> Notice:
     ruling = notice.incident.ruling
-    keys = tuple(hide_text_keys(key) for key in ruling.keys)
-    redacted = replace(ruling, reason=hide_text_keys(ruling.reason), keys=keys)
+    hide = partial(hide_text_keys, integer_parts=ruling.integer_parts, keys=ruling.keys)
+    redacted = replace(ruling, reason=hide(ruling.reason), keys=tuple(map(hide, ruling.keys)))
     return replace(notice, incident=replace(notice.incident, ruling=redacted))
 
 

@@ -63,6 +63,8 @@ class Ruling:
     covers the rows that it does not name.
     ``differing`` groups rows by the columns in which they differ. A row whose columns are not known
     is in no group.
+    ``integer_parts`` is, for each key column in order, whether it holds integers in all shards;
+    empty if that is not known. ``run_probe`` sets it.
     """
 
     outcome: Outcome
@@ -71,6 +73,7 @@ class Ruling:
     keys: tuple[str, ...] = ()
     more: int = 0
     differing: tuple[RowColumns, ...] = ()
+    integer_parts: tuple[bool, ...] = ()
 
     @property
     def is_cut_off(self) -> bool:

@@ -6,7 +6,7 @@ far apart.  A FAIL counts even after the limit: a confirmed loss is still a loss
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -16,11 +16,13 @@ from checks import probes
 from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided, Verdict
 from checks.world import World
 from pipeline import plugins
-from pipeline.errors import ProofError, UnreachableError
+from pipeline.errors import ProofError, SluiceError, UnreachableError
 from pipeline.model import Fence, Table
+from pipeline.schema.model import TableSchema
 
 STEP = timedelta(seconds=1)
 """If clock and timer differ by more than this in one round, the clock was set."""
+ARRAY = '["'  # a key that is a JSON array of texts
 log = structlog.get_logger(__name__)
 
 
@@ -141,6 +143,8 @@ def run_probe(
     if isinstance(measured, NotYet):
         return measured
     ruling, reading, cause = measured
+    if any(ARRAY in key for key in ruling.keys):
+        ruling = replace(ruling, integer_parts=_integer_parts(check.table, world))
     verified = getattr(reading, "verified", None)
     now = world.clock()
     took = (getattr(reading, "ended", None) or now) - started
@@ -187,6 +191,25 @@ def _measure(
         log.exception("check_broken", check=check.name, table=check.table.name)
         why = f"{type(error).__name__} in {check.name}; see its traceback in the service's log"
         return _unknown("check_broken", why), None, ""
+
+
+def _integer_parts(table: Table, world: World) -> tuple[bool, ...]:
+    """Return for each key column whether it holds integers in all shards; empty if not known."""
+    try:
+        schemas = [world.schema(shard) for shard in table.shards]
+    except SluiceError:
+        return ()
+    if any(one is None or one.key != table.key for one in schemas):
+        return ()
+    return tuple(
+        not table.restates(name) and all(_is_integer(one, name) for one in schemas if one)
+        for name in table.key
+    )
+
+
+def _is_integer(schema: TableSchema, name: str) -> bool:
+    column = schema.column(name)
+    return column is not None and column.dialect.whole(column)
 
 
 def _unknown(code: str, why: str) -> Ruling:

@@ -160,6 +160,31 @@ def test_f37_texts_in_keys_are_hidden_and_nothing_else(text: str, told: str) -> 
     assert hide_text_keys(text) == told
 
 
+@pytest.mark.parametrize(
+    ("key", "parts", "told"),
+    [
+        pytest.param('["s","s.t","7","-8"]', (True, True), '["s", "s.t", "7", "-8"]', id="numbers"),
+        pytest.param('["7","8"]', (True, True), '["7", "8"]', id="unique across shards"),
+        pytest.param('["s","s.t","7","8"]', (True, False), '["s", "s.t", "7", "…"]', id="a text"),
+        pytest.param('["s","s.t","a@b"]', (False,), '["s", "s.t", "…"]', id="an address"),
+        pytest.param('["s","s.t","a@b"]', (True,), '["s", "s.t", "…"]', id="no integer"),
+        pytest.param('["s","s.t",null,"8"]', (True, True), '["s", "s.t", null, "8"]', id="null"),
+        pytest.param('["s","s.t","7","8"]', (), '["…", "…", "…", "…"]', id="types not known"),
+        pytest.param('["s","7","8"]', (True, True), '["…", "…", "…"]', id="another length"),
+    ],
+)
+def test_source_shard_and_integers_of_a_key_are_shown(
+    key: str, parts: tuple[bool, ...], told: str
+) -> None:
+    reason = f'1 row differs: {key}, not ["7"]'
+    ruling = Ruling(Outcome.FAIL, reason, "x", (key,), integer_parts=parts)
+
+    message = compose_message(Notice(Event.FIRED, replace(firing(), ruling=ruling), at(0)))
+
+    assert f'1 row differs: {told}, not ["…"]' in message.body
+    assert f"keys: {told}" in message.body
+
+
 @pytest.mark.parametrize("shown", [False, True])
 def test_f37_an_alert_names_no_address_unless_it_may(*, shown: bool) -> None:
     key = 'shop.users:0:5 ["ann@example.org"]'

@@ -3,7 +3,7 @@ import dataclasses
 import importlib
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,8 +16,9 @@ from checks.model import FailKind, NotYet, Outcome, Ruling, Undecided, Verdict
 from checks.run import Check, Probe, find_probe, is_whole, kind_of, probe_names, run_probe
 from checks.world import World
 from pipeline.errors import ConfigError, ProofError, UnreachableError
-from pipeline.model import Fence, Op, Table
-from tests.checks.world_fake import ONE, START, TABLE, FakeWorld
+from pipeline.model import Fence, Op, Shard, Table
+from pipeline.schema.model import TableSchema
+from tests.checks.world_fake import ONE, START, TABLE, TWO, FakeWorld
 
 IMPURE = {"datetime.now", "time.time", "random", "os.environ", "world", "open", "print"}
 
@@ -129,6 +130,52 @@ def test_a_reading_is_judged_with_its_past() -> None:
     assert (answer.table, answer.check, answer.run) == (TABLE.name, "scripted", "r1")
     assert (answer.ruling.outcome, answer.value) == (Outcome.FAIL, 3.0)
     assert answer.ruling.reason == "3.0 after [1.0]"
+
+
+@dataclass(frozen=True, slots=True)
+class NamesKeys(Scripted):
+    """Fail when told to, and name a key."""
+
+    def judge(self, reading: Number, past: Sequence[float]) -> Ruling:
+        return Ruling(self.says, "lost", "x", ('["shop","shop_00.orders","7"]',))
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        pytest.param("bigint", (True,), id="an integer"),
+        pytest.param("varchar(20)", (False,), id="a text"),
+    ],
+)
+def test_a_ruling_that_names_keys_tells_which_columns_hold_integers(
+    kind: str, parts: tuple[bool, ...]
+) -> None:
+    world = KeyedWorld()
+    world.alter(TWO, id=kind)
+    world.catch_up()
+
+    known = run_probe(Check("scripted", NamesKeys(Number()), TABLE), world)
+    other_key = run_probe(
+        Check("scripted", NamesKeys(Number()), replace(TABLE, key=("part",))), world
+    )
+    restated = run_probe(
+        Check("scripted", NamesKeys(Number()), TABLE.with_standards(("id",))), world
+    )
+
+    assert isinstance(known, Verdict)
+    assert isinstance(other_key, Verdict)
+    assert isinstance(restated, Verdict)
+    assert known.ruling.integer_parts == parts
+    assert other_key.ruling.integer_parts == ()
+    assert restated.ruling.integer_parts == (False,)
+
+
+class KeyedWorld(FakeWorld):
+    """A world whose schemas name the key."""
+
+    def schema(self, shard: Shard) -> TableSchema | None:
+        found = super().schema(shard)
+        return found and replace(found, key=("id",))
 
 
 def test_f111_a_fail_that_came_too_late_is_kept() -> None:
