@@ -211,13 +211,19 @@ def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
 
 
 def no_zone(value: object) -> str:
-    """Return why the text is not a time zone, with the nearest zone name."""
+    """Return why the text is not a time zone, with the nearest zone name.
+
+    The nearest name of an abbreviation such as CEST, or of an offset, is another time.
+    """
     names = available_timezones()
     asked = str(value)
     folded = {name.casefold(): name for name in names}
     close = get_close_matches(asked.casefold(), folded, n=1, cutoff=0.7)
-    fix = f"the nearest is {folded[close[0]]}" if close else "write a name such as Europe/Berlin"
-    if re.fullmatch(r"(UTC|GMT)[+-]\d.*", asked, re.IGNORECASE):  # its nearest name is another time
+    is_short = re.fullmatch(r"[A-Z]{2,5}", asked)
+    fix = "write a name such as Europe/Berlin"
+    if close and not is_short:
+        fix = f"the nearest is {folded[close[0]]}"
+    if re.fullmatch(r"(UTC|GMT)[+-]\d.*", asked, re.IGNORECASE):
         fix = "write the name of a region such as Europe/Berlin"
     return f"{asked!r} is not a time zone; {fix}"
 

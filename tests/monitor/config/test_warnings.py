@@ -412,6 +412,13 @@ def test_f190_a_bad_time_zone_is_told_with_its_value_and_the_nearest(zone: str, 
     assert f"time_zone: {zone!r} is not a time zone; the nearest is {near}" in told
 
 
+@pytest.mark.parametrize("zone", ["CEST", "PDT", "BST", "AEST"])
+def test_for_an_abbreviation_no_other_zone_is_offered(zone: str) -> None:
+    told = refused(f"{MINIMAL}\ntime_zone: {zone}\n")
+
+    assert f"time_zone: {zone!r} is not a time zone; write a name such as Europe/Berlin" in told
+
+
 def test_f190_every_fault_has_its_line() -> None:
     text = (
         "lake: lake\nkafka: 127.0.0.1:9092\nsources:\n  - name: shop\n    hst: h\n    port: 1\n"
