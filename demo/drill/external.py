@@ -31,6 +31,8 @@ NOTES = "remove.txt"
 """File in the drill's folder: commands that remove what it created; deleted with the last one."""
 RANDOM = "sluice_drill_"
 """Prefix of names that the drill chooses."""
+CONNECT = "DRILL_CONNECT"
+"""Variable with the address of Connect, for one that has a login."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 PORTS = range(1, 2**16)
 EXAMPLE = "db-1:3306"
@@ -78,14 +80,20 @@ def read_addresses(
 ) -> ServerAddresses | None:
     """Return the servers of the options; None if no option is *given*: the drill starts its own.
 
+    The variable DRILL_CONNECT takes the place of `--connect` beside other options.
+
     Raises:
         ConfigError: an option is missing or invalid.
     """
     named = {option: value for option, value in given.items() if value not in (None, "")}
     if not named:
         return None
+    connect = "--connect"
+    if "connect" not in named and (address := environment.get(CONNECT)):
+        connect, named["connect"] = CONNECT, address
     kinds = [kind for kind in ("mysql", "postgres") if kind in named]
-    missing = [f"--{option}" for option in ("user", "kafka", "connect") if option not in named]
+    missing = [f"--{option}" for option in ("user", "kafka") if option not in named]
+    missing += [] if "connect" in named else [f"--connect or the variable {CONNECT}"]
     if not kinds:
         missing.insert(0, "--mysql or --postgres")
     if missing:
@@ -96,7 +104,7 @@ def read_addresses(
     host, port = parse_host_port(f"--{kinds[0]}", named[kinds[0]], EXAMPLE)
     if not _is_url(named["connect"]):
         shown = without_login(named["connect"])
-        raise ConfigError(f"--connect: {shown!r} is not an address; write http://HOST:PORT")
+        raise ConfigError(f"{connect}: {shown!r} is not an address; write http://HOST:PORT")
     name = named.get("name") or f"{RANDOM}{secrets.token_hex(4)}"
     if not NAME.fullmatch(name):
         msg = f"--name: {name!r} cannot be used; write up to 40 of a-z, 0-9 and _, a letter first"

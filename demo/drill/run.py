@@ -658,7 +658,7 @@ def _number(
 @click.option("--user", help="The drill's user there.")
 @click.option("--password-env", metavar="VARIABLE", help="Where that user's password is.")
 @click.option("--kafka", metavar="HOST:PORT", help="Your own Kafka; commas between brokers.")
-@click.option("--connect", metavar="URL", envvar="DRILL_CONNECT", help="Your own Kafka Connect.")
+@click.option("--connect", metavar="URL", help="Your own Kafka Connect; or DRILL_CONNECT.")
 @click.option("--name", help="Of what is made on your servers; by default a random one.")
 @click.option("--connector-password", help="In the connector's config, such as a ${file:...}.")
 @click.option("--database-seen", metavar="HOST:PORT", help="The database's address for Connect.")

@@ -72,6 +72,31 @@ def test_without_an_option_the_drill_starts_its_own_servers() -> None:
     assert read_addresses({"mysql": None, "tls": None, "kafka": None}, {}) is None
 
 
+def test_the_variable_of_connect_counts_only_beside_other_options() -> None:
+    variable = {"DRILL_CONNECT": "http://connect-2:8083", "PW": "secret"}
+    found = read_addresses({**GIVEN, "connect": None}, variable)
+    option = read_addresses(GIVEN, variable)
+
+    assert read_addresses({"mysql": None, "connect": None}, variable) is None
+    assert found is not None
+    assert option is not None
+    assert (found.connect, option.connect) == ("http://connect-2:8083", GIVEN["connect"])
+    with pytest.raises(ConfigError, match="missing: --connect or the variable DRILL_CONNECT; add"):
+        read_addresses({**GIVEN, "connect": None}, {"PW": "secret"})
+    with pytest.raises(ConfigError, match=r"^DRILL_CONNECT: 'c:8083' is not an address"):
+        read_addresses({**GIVEN, "connect": ""}, {"DRILL_CONNECT": "c:8083"})
+
+
+def test_a_plain_drill_does_not_look_at_the_variable_of_connect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRILL_CONNECT", "http://connect-1:8083")
+
+    refused = CliRunner().invoke(drill, ["--outage=no such", f"--dir={tmp_path / 'home'}"])
+
+    assert "options of your own servers" not in f"{refused.exception}{refused.output}"
+
+
 def test_options_name_the_servers_and_the_password_is_shown_nowhere() -> None:
     found = addresses(connect="http://me:hidden@connect-1:8083")
 
