@@ -56,19 +56,20 @@ def validation_page(parts: Parts, table: Text) -> str:
 
 
 def _newest(parts: ApiParts, table: str) -> dict[str, str] | None:
-    """Return the newest stored verdict of the check: it may say why there is no newer result."""
-    found = parts.store.verdicts.list(table=table, check=NAME, limit=1)
-    return next(
-        (
-            {
-                "outcome": one.ruling.outcome.value,
-                "reason": one.ruling.reason,
-                "at": format_instant(one.at),
-            }
-            for one in found
-        ),
-        None,
-    )
+    """Return the last result of the check, which may say why there is no newer look.
+
+    Its time is that since which the check has this outcome: only changes are stored.
+    """
+    stored = next(iter(parts.store.verdicts.list(table=table, check=NAME, limit=1)), None)
+    newest = parts.gate.recorder.rulings.newest(table, NAME) or stored
+    if newest is None:
+        return None
+    same = stored is not None and stored.ruling.outcome is newest.ruling.outcome
+    return {
+        "outcome": newest.ruling.outcome.value,
+        "reason": newest.ruling.reason,
+        "at": format_instant(stored.at if stored and same else newest.at),
+    }
 
 
 def _card(one: ValidationResult) -> ResultCard:

@@ -132,6 +132,20 @@ def test_without_a_result_it_says_what_is_not_known(looked: Rig) -> None:
     assert "Newest verdict" not in page(looked, USERS)
 
 
+def test_it_shows_the_last_result_although_only_changes_are_stored(looked: Rig) -> None:
+    began = looked.clock()
+    for reason in ("not met: 3 rows", "not met: 5 rows"):
+        ruling = Ruling(Outcome.FAIL, reason, "not_met", ("a",))
+        told = [Verdict(ORDERS, "expectations", ruling, looked.clock())]
+        looked.recorder.tell(told, kept=looked.recorder.changed(told))
+        looked.second(60)
+
+    text = page(looked)
+
+    assert "Newest verdict: fail, not met: 5 rows" in text
+    assert f"(since {began:%Y-%m-%d %H:%M:%S} UTC)" in text
+
+
 def test_a_verdict_that_passes_shows_no_count_of_an_earlier_look(looked: Rig) -> None:
     """It stands since the first look that passed, and the looks below it say their own rows."""
     ruling = Ruling(Outcome.PASS, "6 expectations met by all 199 rows")
