@@ -1,8 +1,10 @@
 """`sluice trace TABLE KEY`: show where one row is, hop by hop, and what to do."""
 
 import json
+import re
 import sys
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,30 @@ MOST = timedelta(minutes=1)
 LOOKS = 2  # at the change log, in addition to those within the wait
 SLACK = 30.0  # seconds for all hops to answer
 WRONG = 4
+NEGATIVE = re.compile(r"-[0-9]")
 FINE = ("MERGED", "IN_TOPIC", "LANDED_NOT_MERGED", "ABSENT")
 OPEN = ("UNDECIDED", "IN_FLIGHT")
 
 
-@click.command("trace")
+class TraceCommand(click.Command):
+    """A command whose last argument may be a negative number."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move a negative number behind `--`, unless it is the value of an option."""
+        valued = {name for one in self.params if _takes_value(one) for name in one.opts}
+        for at, (before, word) in enumerate(pairwise(("", *args))):
+            if word == "--":
+                break
+            if NEGATIVE.match(word) and before not in valued:
+                return super().parse_args(ctx, [*args[:at], *args[at + 1 :], "--", word])
+        return super().parse_args(ctx, args)
+
+
+def _takes_value(one: click.Parameter) -> bool:
+    return isinstance(one, click.Option) and not one.is_flag
+
+
+@click.command("trace", cls=TraceCommand)
 @click.argument("table")
 @click.argument("key")
 @click.option(

@@ -17,7 +17,18 @@ from fastapi import FastAPI
 from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from monitor.__main__ import sluice as program
-from monitor.commands import ack, check_config, doctor, explain, gate, init, run, status, waive
+from monitor.commands import (
+    ack,
+    check_config,
+    doctor,
+    explain,
+    gate,
+    init,
+    run,
+    status,
+    trace,
+    waive,
+)
 from monitor.web.render import render_instant
 from pipeline.errors import ConfigError
 from pipeline.model import Missing, Ordering
@@ -587,3 +598,25 @@ def test_the_program_ends_with_one_line_and_never_a_traceback(
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "wait"),
+    [
+        (["shop.users", "-5"], 10),
+        (["shop.users", "-5", "--wait", "3s", "--json"], 3),
+        (["--json", "shop.users", "--wait", "3s", "-5"], 3),
+        (["shop.users", "--", "-5"], 10),
+    ],
+)
+def test_trace_takes_a_negative_number_as_a_key(words: list[str], wait: int) -> None:
+    found = trace.COMMAND.make_context("trace", words).params
+
+    assert (found["table"], found["key"]) == ("shop.users", "-5")
+    assert found["wait"] == timedelta(seconds=wait)
+
+
+def test_trace_refuses_an_option_that_it_does_not_have() -> None:
+    refused = CliRunner().invoke(trace.COMMAND, ["shop.users", "5", "--wiat", "3s"])
+
+    assert (refused.exit_code, "No such option" in refused.output) == (2, True)
