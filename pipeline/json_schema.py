@@ -150,12 +150,14 @@ def require_schema(schema: Any) -> None:
     Raises:
         ValueError: with the place and the fix.
     """
+    has_draft = isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str)
+    draft = validator_for(schema if has_draft else {})
     targets = (
         _find_part(schema, ref) for one in _list_parts(schema) for ref in _list_references(one)
     )
     for part in {id(one): one for one in (schema, *targets)}.values():
         try:
-            validator_for(schema).check_schema(part, format_checker=None)
+            draft.check_schema(part, format_checker=None)
         except SchemaError as error:
             why = f"{error.json_path}: {error.message[:200]}"
             raise ValueError(f"a fault, {why}; correct it") from error

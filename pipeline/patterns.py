@@ -54,8 +54,10 @@ _ESCAPES = {
 """Escape that Java does not read, or reads otherwise -> what to write."""
 
 
-def explain_unreadable(pattern: str) -> str:
+def explain_unreadable(pattern: object) -> str:
     """Why RE2 cannot read the regular expression *pattern*; empty if it can."""
+    if not isinstance(pattern, str):  # Great Expectations accepts a number
+        return f"must be a text, and is {pattern!r}; quote it"
     try:
         pc.match_substring_regex(pa.array([""], pa.string()), pattern)
     except pa.ArrowInvalid as error:

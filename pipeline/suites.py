@@ -367,7 +367,7 @@ def _unfit(each: ExpectationSettings) -> str:
         return f"kwargs: are nested in more than {MOST_LEVELS} levels; write them with fewer"
     try:
         _build_expectation(each)
-    except (GreatExpectationsError, ValueError, TypeError) as error:
+    except (GreatExpectationsError, ValueError, TypeError, OverflowError) as error:
         known = registry.list_registered_expectation_implementations()
         if each.type in known:
             return f"kwargs: do not fit {each.type}: {_explain_arguments(error, each)}; correct it"
@@ -417,9 +417,10 @@ def _explain_arguments(error: Exception, each: ExpectationSettings) -> str:
 
 def _explain_patterns(each: ExpectationSettings) -> str:
     """The fault of its regular expressions; empty without one."""
-    if each.type.endswith("_regex_list") and not each.kwargs.get("regex_list"):
-        return "kwargs.regex_list: is empty; name a regular expression"
     name = "regex_list" if each.type.endswith("_list") else "regex"
+    is_match = each.type.endswith(("_match_regex", "_match_regex_list"))
+    if is_match and each.kwargs.get(name) in (None, []):
+        return f"kwargs.{name}: is empty; name a regular expression"
     patterns: Iterable[str] = list_patterns(each.type, each.kwargs)
     if each.type == MATCH_JSON_SCHEMA:
         from pipeline.json_schema import (  # noqa: PLC0415  - needs jsonschema
@@ -459,7 +460,8 @@ def list_columns(each: ExpectationSettings) -> Iterator[str]:
     """Names of the columns an expectation is about; other arguments may hold values."""
     for name in COLUMNS:
         found = each.kwargs.get(name) or ()
-        yield from [found] if isinstance(found, str) else map(str, found)
+        is_list = isinstance(found, Iterable) and not isinstance(found, str)
+        yield from map(str, found if is_list else [found])
 
 
 def split_expectations(

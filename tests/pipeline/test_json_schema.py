@@ -269,6 +269,8 @@ def test_what_only_python_reads_is_no_json(text: str) -> None:
         ({"properties": {"a": {"required": "a"}}}, "$.properties.a.required: 'a' is not of type"),
         ({"$ref": "#/x/y", "x": {"y": {"minimum": "a"}}}, "$.minimum: 'a' is not of type"),
         ({"$schema": OLD4, "required": []}, "$.required"),
+        ({"$schema": 5}, "$['$schema']: 5 is not of type 'string'"),
+        ({"$schema": []}, "$['$schema']: [] is not of type 'string'"),
         ("text", "a fault, $: 'text' is not"),
     ],
 )

@@ -54,6 +54,7 @@ NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
 UNIQUE = "expect_column_values_to_be_unique"
 MATCH = "expect_column_values_to_match_regex"
+SCHEMA_MATCH = "expect_column_values_to_match_json_schema"
 IN_SET = "expect_column_values_to_be_in_set"
 COUNT = "expect_table_row_count_to_be_between"
 SCHEMA = pa.schema(
@@ -846,6 +847,37 @@ def test_bounds_that_no_number_is_between_are_a_mistake(
     found = list(find_mistakes([asked]))
 
     assert found == [(0, "kwargs: min_value is above max_value; correct them")][:is_mistake]
+
+
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "says"),
+    [
+        (SCHEMA_MATCH, {"json_schema": {"$schema": 5}}, "$['$schema']: 5 is not of type"),
+        (SCHEMA_MATCH, {"json_schema": {"$schema": []}}, "$['$schema']: [] is not of type"),
+        (MATCH, {}, "kwargs.regex: is empty; name a regular expression"),
+        (MATCH, {"regex": 5}, "kwargs.regex: must be a text, and is 5; quote it"),
+        (f"{MATCH}_list", {"regex_list": ["a", 5]}, "kwargs.regex_list: must be a text, and is 5;"),
+        (BETWEEN, {"min_value": 10**400}, f"do not fit {BETWEEN}: int too large to convert to"),
+        (NOT_NULL, {"mostly": 10**400}, f"do not fit {NOT_NULL}: int too large to convert to"),
+    ],
+)
+def test_an_argument_that_nothing_reads_is_a_mistake_and_unknown_beside_other_results(
+    kind: str, kwargs: dict[str, Any], says: str
+) -> None:
+    suite = [expect(kind, column="doc", **kwargs), expect(NOT_NULL, column="id")]
+
+    (mistake,) = find_mistakes(suite)
+    found = evaluate_rows(pa.table({"id": [1], "doc": ["a"]}), TABLE, suite)
+
+    assert mistake[0] == 0
+    assert says in mistake[1]
+    assert [one.met for one in found] == [None, True]
+
+
+def test_a_number_as_a_column_is_the_column_of_that_name() -> None:
+    asks = [expect(NOT_NULL, column=number) for number in (5, 6)]
+
+    assert [number for number, _ in find_strange_columns(asks, ["5"])] == [1]
 
 
 def test_what_asks_for_columns_is_no_mistake_without_them() -> None:
