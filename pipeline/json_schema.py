@@ -20,6 +20,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -68,6 +69,7 @@ SAME = (  # keywords whose schemas apply to the same value
 )
 UNEVALUATED = {"unevaluatedItems": "items", "unevaluatedProperties": "additionalProperties"}
 """Keywords for which `jsonschema` evaluates each part again at each level -> their replacement."""
+MULTIPLES = ("multipleOf", "divisibleBy")  # each draft has one
 NOT_JSON = (ValueError, TypeError)
 """The errors that `loads` raises for a text that is not JSON, and for other types."""
 PLAIN = re.compile(r"[A-Za-z0-9_ ]*")
@@ -177,6 +179,7 @@ def _make_validator(schema: Any) -> Any:
             "unevaluatedItems": _unevaluated,
             "unevaluatedProperties": _unevaluated,
             "uniqueItems": _unique_items,
+            **{name: _multiple_of for name in MULTIPLES if name in known.VALIDATORS},
         },
     )
     own.check_schema(schema, format_checker=None)  # it would match with Python's `re`
@@ -336,6 +339,19 @@ def _pattern_properties(
 
 def _unevaluated(*_: Any) -> Iterator[ValidationError]:
     raise ValueError(f"{' and '.join(UNEVALUATED)} are not evaluated")
+
+
+def _multiple_of(validator: Any, divisor: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "number") and not _is_multiple(instance, divisor):
+        yield ValidationError("a number is not a multiple of its divisor")
+
+
+def _is_multiple(number: float, divisor: float) -> bool:
+    """Compare decimals of any size: `0.07` is a multiple of `0.01`."""
+    try:
+        return Fraction(str(number)) % Fraction(str(divisor)) == 0
+    except ValueError:  # `1e999` is infinite
+        return False
 
 
 def _unique_items(

@@ -145,6 +145,41 @@ def test_items_are_unique_as_jsonschema_finds_them(items: list[Any], *, expected
     assert is_valid(items, {"uniqueItems": False})
 
 
+@pytest.mark.parametrize("keyword", ["multipleOf", "divisibleBy"])
+@pytest.mark.parametrize(
+    ("divisor", "instance", "expected"),
+    [
+        (0.01, 10**400, True),
+        (0.03, 10**400, False),
+        (7, 10**400, False),
+        (10**400, 1.5, False),
+        (10**400, 3 * 10**400, True),
+        (0.01, float("inf"), False),
+        (7, float("inf"), False),
+        (1e-300, 1e300, True),
+        (0.01, 0.07, True),
+        (0.01, 0.075, False),
+        (0.1, -0.3, True),
+        (2, 4.0, True),
+        (2, 5.0, False),
+        (0.5, 1.5, True),
+        (0.5, "a", True),
+    ],
+)
+def test_a_number_of_any_size_is_a_multiple_or_not(
+    keyword: str, divisor: float, instance: Any, *, expected: bool
+) -> None:
+    schema: dict[str, Any] = {keyword: divisor}
+    if keyword == "divisibleBy":
+        schema["$schema"] = "http://json-schema.org/draft-03/schema#"
+
+    assert is_valid(instance, schema) is expected
+
+
+def test_a_keyword_of_an_old_draft_means_nothing_in_a_new_one() -> None:
+    assert is_valid(5, {"divisibleBy": 2})
+
+
 def test_many_objects_are_compared_at_once() -> None:
     many: list[Any] = [{"id": number} for number in range(50_000)]
 

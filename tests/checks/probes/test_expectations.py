@@ -1090,6 +1090,15 @@ def test_json_that_python_cannot_read_is_unknown_and_says_so(text: str, why: str
     assert [places for _, places in find_unmet(rows, "shop.orders", asks)] == [None, None]
 
 
+def test_a_number_too_large_for_a_float_hides_no_other_value() -> None:
+    rows = pa.table({"id": [1, 2, 3], "doc": ["0.015", "9" * 400 + ".0", "9" * 400]})
+    asked = expect(SCHEMA_MATCH, column="doc", json_schema={"multipleOf": 0.01})
+
+    (found,) = evaluate_rows(rows, TABLE, [asked])
+
+    assert (found.met, found.keys) == (False, (f"{ONE}:1", f"{ONE}:2"))
+
+
 def test_a_text_that_is_no_json_is_named_beside_a_null() -> None:
     rows = pa.table({"id": [1, 2, 3], "doc": ["{", None, '"a"']})
     asked = expect("expect_column_values_to_be_json_parseable", column="doc")
