@@ -213,13 +213,22 @@ def require_own_references(schema: Any) -> None:
     parts = {id(one): one for one in _list_parts(schema)}
     for part in parts.values():
         _require_no_names(part, is_root=part is schema)
-    after = {key: _list_same(schema, one) for key, one in parts.items()}
+    below = {key: _list_same(schema, one) for key, one in parts.items()}
+    missing = {key: len(found) for key, found in below.items()}  # counts of the parts below it
+    above = dict[int, list[int]]()
+    for key, found in below.items():
+        for one in found:
+            above.setdefault(one, []).append(key)
     counts = dict[int, int]()  # of references that each part follows for one value
-    while ends := [key for key, below in after.items() if after.keys().isdisjoint(below)]:
-        for key in ends:
-            below = sum(counts.get(one, 0) for one in after.pop(key))
-            counts[key] = below + len(_list_references(parts[key]))
-    for ref in (ref for key in after for ref in _list_references(parts[key])):
+    ends = [key for key, number in missing.items() if not number]
+    while ends:
+        end = ends.pop()
+        counts[end] = sum(map(counts.__getitem__, below[end])) + len(_list_references(parts[end]))
+        for key in above.get(end, ()):
+            missing[key] -= 1
+            if not missing[key]:
+                ends.append(key)
+    for ref in (ref for key in parts if key not in counts for ref in _list_references(parts[key])):
         raise ValueError(f"a `$ref` without end, {ref[:200]!r}; let it be for a part of the value")
     if max(counts.values(), default=0) > MOST_REFERENCES:
         why = f"`$ref`s that lead to more than {MOST_REFERENCES} schemas for one value"

@@ -236,6 +236,17 @@ def test_references_that_double_at_each_level_are_bounded() -> None:
             require_own_references(doubled(levels))
 
 
+def test_a_long_chain_of_references_is_read_in_linear_time() -> None:
+    chain: dict[str, Any] = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(9_999)}
+    schema = {"$ref": "#/$defs/a0", "$defs": chain | {"a9999": {}}}
+
+    require_own_references(schema)
+
+    chain["a9998"] = {"$ref": "#/$defs/a0"}
+    with pytest.raises(ValueError, match="without end"):
+        require_own_references({**schema, "$defs": chain})
+
+
 def nested(levels: int) -> Any:
     value: Any = "x"
     for _ in range(levels):
