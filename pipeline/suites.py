@@ -18,6 +18,7 @@ from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from textwrap import shorten
 from threading import Lock
 from typing import Any, Literal, cast
@@ -51,6 +52,7 @@ MOST_KEYS = 20  # rows that one result names
 MOST_COLUMNS = 10  # columns that one result names
 MOST_LEVELS = 100  # of mappings and lists in the arguments of an expectation
 MOST_FILES = 1_000  # suites that are cached
+MOST_BYTES = 16 << 20  # of the file of a suite
 MATCH_JSON_SCHEMA = "expect_column_values_to_match_json_schema"
 JSON_METRICS = tuple(
     f"great_expectations.expectations.metrics.column_map_metrics.column_values_{name}"
@@ -181,11 +183,17 @@ def read_suite(path: str) -> tuple[ExpectationSettings, ...]:
         ConfigError: the file is missing, is not JSON, or is not a suite; names the position.
     """
     try:
-        stamp = FileStamp.of(Path(path).stat())
+        status = Path(path).stat()
+        stamp = FileStamp.of(status)
         with _files_lock:
             known = _files.get(path)
         if known is not None and known[0] == stamp:
             return known[1]
+        if not S_ISREG(status.st_mode) and not S_ISDIR(status.st_mode):
+            raise ConfigError(f"{path}: is a pipe or a device; name a file")  # it may never end
+        if stamp.size > MOST_BYTES:
+            fix = "divide it into smaller suites"
+            raise ConfigError(f"{path}: is above {MOST_BYTES >> 20} MiB; {fix}")
         text = Path(path).read_text(encoding="utf-8")
         is_whole = FileStamp.of(Path(path).stat()) == stamp
     except (OSError, ValueError) as error:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -827,6 +828,22 @@ def test_a_path_or_a_depth_that_no_suite_has_is_refused(
         Expectations(suites={"shop.orders": path}).located_from(tmp_path)
 
     assert says in str(refused.value)
+
+
+def test_a_suite_is_a_file_of_at_most_16_mib(tmp_path: Path) -> None:
+    exported = json.dumps(EXPORTED)
+    os.mkfifo(tmp_path / "pipe.json")
+    for name, size in (("most.json", 16 << 20), ("large.json", (16 << 20) + 1)):
+        (tmp_path / name).write_text(exported + " " * (size - len(exported)), encoding="utf-8")
+
+    assert read_suite(str(tmp_path / "most.json"))
+    for path, says in (
+        ("/dev/zero", "is a pipe or a device; name a file"),
+        (str(tmp_path / "pipe.json"), "is a pipe or a device; name a file"),
+        (str(tmp_path / "large.json"), "is above 16 MiB; divide it into smaller suites"),
+    ):
+        with pytest.raises(ConfigError, match=f"{path}: {says}"):
+            read_suite(path)
 
 
 @pytest.mark.parametrize(
