@@ -17,6 +17,7 @@ from pipeline.json_schema import (
     require_schema,
     validate,
 )
+from tests.counting import count_calls
 
 EVIL = r"^(a+)+$"
 HARMLESS = "a" * 5000 + "!"
@@ -185,6 +186,19 @@ def test_many_objects_are_compared_at_once() -> None:
 
     assert is_valid(many, {"uniqueItems": True})
     assert not is_valid([*many, {"id": 0.0}], {"uniqueItems": True})
+
+
+def test_all_names_are_matched_at_once() -> None:
+    value = {f"a{number}": number for number in range(1_000)}
+    patterns = {"^a[0-9]+$": {"type": "integer"}, "^b.$": False}
+    schema = {"patternProperties": patterns, "additionalProperties": False}
+
+    few = count_calls(lambda: validate({"a1": 1}, schema), of="compute.py")
+
+    assert count_calls(lambda: validate(value, schema), of="compute.py") == few > 0
+    assert not is_valid(value | {"a1": "x"}, schema)
+    assert not is_valid(value | {"\ud800": 1}, schema)
+    assert not is_valid(value | {"b\ud800": 1}, schema)
 
 
 @pytest.mark.parametrize(
