@@ -301,6 +301,12 @@ def _why_other_rows(inputs: Inputs, one: Verified) -> str:
     mirror, checkpoint = inputs.samples.mirror, inputs.samples.checkpoint
     if isinstance(mirror, Missing) or mirror.value.batch < one.batch:
         return f"rows were compared when the mirror held batch {one.batch}, which it does not now"
+    if mirror.value.mirror != one.mirror:
+        return "the mirror is another table than the one whose rows were compared"
+    altered = mirror.value.altered
+    if altered is not None and (one.at is None or one.at <= altered):
+        why = "another writer changed the mirror, or it was put back"
+        return f"{why}, found at {_second(altered)}; its rows were not compared since"
     return "" if isinstance(checkpoint, Missing) else _why_other(inputs, one, checkpoint.value)
 
 

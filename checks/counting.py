@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from checks.mirror_state import MIRROR, MirrorState, follow_mirror
 from checks.model import (
     MOST_NAMED,
     NotYet,
@@ -378,7 +379,7 @@ class RowProof:
     Each row was compared at ``oldest`` or later. Each row changed before ``through`` was compared
     after its change.
     ``looked`` is the end of the last look at both sides. It read the change log up to ``batch``,
-    and the mirror has passed it.
+    and the mirror, then in the state ``mirror``, has passed it.
     The proof is valid from ``ruled``, when the check ruled, ``until`` the check must have a newer
     one.
     By shard name: ``schemas`` has the order from which the compared columns are valid, ``bases``
@@ -395,29 +396,43 @@ class RowProof:
     schemas: Mapping[str, tuple[int, ...]]
     bases: Mapping[str, tuple[int, ...]]
     ranges: Mapping[str, tuple[Range, ...]]
+    mirror: MirrorState
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
         times = (self.ruled, self.until, self.oldest, self.through, self.began, self.looked)
         shards = {"schemas": dump_parts(self.schemas), "bases": dump_parts(self.bases)}
+        times_and_mirror = {
+            "times": [at.isoformat() for at in times],
+            MIRROR: self.mirror.dumps(),
+        }
         shards["ranges"] = dump_ranges(self.ranges)
-        return {"times": [at.isoformat() for at in times], "batch": self.batch, **shards}
+        return {**times_and_mirror, "batch": self.batch, **shards}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any]) -> "RowProof":
-        """Read back what :meth:`dumps` wrote."""
+        """Read back what :meth:`dumps` wrote.
+
+        Raises:
+            ValueError: an earlier version of Sluice wrote it, without its mirror.
+        """
+        mirror = MirrorState.loads(raw.get(MIRROR))
+        if mirror is None:
+            raise ValueError("the proof names no mirror")
         schemas, bases = (
             {own: tuple(parts) for own, parts in raw[name].items()} for name in ("schemas", "bases")
         )
         ruled, until, oldest, through, began, looked = map(load_instant, raw["times"])
         batch, ranges = int(raw["batch"]), load_ranges(raw["ranges"])
-        return cls(ruled, until, oldest, through, began, looked, batch, schemas, bases, ranges)
+        times = (ruled, until, oldest, through, began, looked)
+        return cls(*times, batch, schemas, bases, ranges, mirror)
 
     def fences(self, table: Table, world: World) -> Fences | None:
         """Return the fences up to which the proof holds for *table* now; None if it does not hold.
 
-        It no longer holds if shards, columns or bases have changed, if the mirror was set back, or
-        if a shard was emptied or loaded by changes that name no rows.
+        It no longer holds if shards, columns or bases have changed, if the mirror was set back,
+        recreated or changed by another writer, or if a shard was emptied or loaded by changes that
+        name no rows.
         """
         names = {shard_name(shard): shard for shard in table.shards}
         mirror, found = world.mirror(table), fences_after(table, world, self.looked)
@@ -426,6 +441,8 @@ class RowProof:
         if found is None or mirror.batch < self.batch or not world.reached(table, found):
             return None
         if self.schemas != schema_orders(table, world) or self.bases != base_orders(table, world):
+            return None
+        if follow_mirror(table, world, self.mirror)[1]:
             return None
         emptied = world.log().emptied_shards(table, self.batch, mirror.batch)
         return None if emptied & {*table.shards} else found

@@ -102,6 +102,8 @@ class Verified:
     ``looked`` is the batch up to which the check has read the change log. A base that is complete
     later is not compared.
     ``life`` is the incarnation of the change log that landed that batch; None if it is not known.
+    ``mirror`` is the id of the compared mirror. ``at`` is an instant before it was read; None if
+    that is not known.
     ``lapless``: by its settings the check compares no older rows, so ``oldest`` stays None.
     ``partial``: some columns are not compared.
     """
@@ -115,6 +117,8 @@ class Verified:
     life: int | None = None
     lapless: bool = False
     partial: bool = False
+    mirror: str = ""
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ CHECKS: Mapping[str, str] = {
     "over_time": "The check took longer than its limit.",
     "paused": "A pause has lasted longer than half of the time that changes are kept.",
     "plaintext": "A column holds personal data or secrets in the clear.",
-    "put_back": "The mirror is older than what was compared of it; it is compared again.",
+    "put_back": "The mirror was put back, recreated or changed by others; it is compared again.",
     "residual": "Rows that a merge changed did not reach a copy; the ledger names their minutes.",
     "rules_disagree": "The rule by clocks and the proof by positions contradict each other.",
     "snapshot_again": "A collector took a new snapshot of tables that it had sent before.",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from checks.model import NotYet
-from pipeline.apply.mirror import MirrorSide, Range
+from pipeline.apply.mirror import Commit, MirrorSide, Range
 from pipeline.changelog.reader import LogReader
 from pipeline.model import CaptureScope, Fence, Missing, Ordering, Shard, Table
 from pipeline.readings import ChangedRow, KeyTimes, LastChange, LogKey, ShardBase, Transaction
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Allowance",
     "ChangedRow",
+    "Commit",
     "KeyTimes",
     "LargeLooks",
     "LastChange",
@@ -94,6 +95,14 @@ class World(Protocol):
 
     def mirror(self, table: Table) -> MirrorSide:
         """The newest version of the mirror, pinned for the whole round."""
+        ...
+
+    def mirror_commits(self, table: Table, since: int) -> Sequence[Commit]:
+        """Commits of the mirror after version *since*, oldest first, maybe beyond the pinned one.
+
+        Raises:
+            ProofError: one of them is no longer in its log.
+        """
         ...
 
     def log(self) -> LogReader:

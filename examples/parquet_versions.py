@@ -323,6 +323,11 @@ class PinnedRows(ListedRows):
     application: str
 
     @property
+    def id(self) -> str:
+        """Identifies this mirror."""
+        return self.snapshot.id
+
+    @property
     def version(self) -> int:
         """The pinned version."""
         return self.snapshot.version

@@ -35,8 +35,8 @@ from checks.counting import (
     fences_after,
     find_wrong,
 )
+from checks.mirror_state import MIRROR, MirrorState, follow_mirror
 from checks.model import NotYet, Undecided, Verified
-from checks.world import MirrorSide
 from pipeline.clocks import has_passed
 from pipeline.errors import ProofError, SlowError, TooManyRowsError
 from pipeline.model import Shard
@@ -84,11 +84,15 @@ def _take_step(
     comparison: KeyedComparison, pace: KeyedPace, check: str, memory: Mapping[str, Any]
 ) -> Differences | NotYet | Undecided:
     table, world = comparison.table, comparison.world
-    if why := describe_put_back(memory.get("mirror"), world.mirror(table)):
-        _begin(comparison, check)
-        return Undecided("put_back", why)
-    if memory.get("keyed") != comparison.asked or _is_over(memory, world.now):
-        return _begin(comparison, check)
+    known = MirrorState.loads(memory.get(MIRROR))
+    state, why = follow_mirror(table, world, known)
+    if why:
+        _begin(comparison, check, state)
+        return Undecided("put_back", f"{why}; it is scanned again")
+    other = known is None or memory.get("keyed") != comparison.asked
+    if other or _is_over(memory, world.now):
+        return _begin(comparison, check, state)
+    memory = {**memory, MIRROR: state.dumps()}
     begun = datetime.fromisoformat(memory["ended"])
     if memory["rest"] is not None:
         return _follow(comparison, pace, check, memory)
@@ -104,11 +108,7 @@ def _take_step(
         else:
             rows, reading = _confirm(comparison, pace, seen, begun, equal)
     except TooManyRowsError:  # these suspects cannot be read; a new scan finds what still differs
-        over = {
-            "rows": None,
-            "rest": SOON.total_seconds(),
-            "mirror": _place_of(world.mirror(table)),
-        }
+        over = {"rows": None, "rest": SOON.total_seconds()}
         world.remember(table, check, {**memory, **over})
         raise
     rest = None
@@ -120,13 +120,13 @@ def _take_step(
         if verified is not None:
             partial = are_partial(comparison.columns)
             life = world.incarnation(verified.looked)
-            verified = replace(verified, life=life, partial=partial)
+            verified = replace(verified, life=life, partial=partial, mirror=state.id)
             if not reading.found:
                 rest = pace.followed_every.total_seconds()
                 memory = {**memory, "followed": {"batch": verified.looked, "look": None}}
         reading = replace(reading, ended=world.clock(), verified=verified)
     memory = {**memory, "rows": rows and rows.dumps(), "rest": rest, "slow": None}
-    world.remember(table, check, {**memory, "mirror": _place_of(world.mirror(table))})
+    world.remember(table, check, memory)
     return reading
 
 
@@ -157,9 +157,7 @@ def _follow(
     followed, reading = found
     soon = min(SOON, pace.whole_every).total_seconds()
     rest = soon if followed is None else memory["rest"]
-    place = _place_of(world.mirror(table))
-    kept = {**memory, "followed": followed, "rest": rest, "mirror": place}
-    world.remember(table, check, kept)
+    world.remember(table, check, {**memory, "followed": followed, "rest": rest})
     return reading
 
 
@@ -279,6 +277,7 @@ def _verify_changes(
         looked=look["until"],
         life=world.incarnation(look["until"]),
         partial=are_partial(comparison.columns),
+        mirror=world.mirror(table).id,
     )
 
 
@@ -330,18 +329,6 @@ def find_verified(
     return Verified(through, scan.begun, batch, shards=names, looked=looked)
 
 
-def describe_put_back(known: Sequence[int] | None, mirror: MirrorSide) -> str:
-    """Describe that *mirror* is older than the compared one; empty if it is not.
-
-    *known* has its version and batch; None from an earlier version of Sluice.
-    """
-    if known is None or (mirror.version >= known[0] and mirror.batch >= known[1]):
-        return ""
-    now = f"version {mirror.version} with batch {mirror.batch}"
-    was = f"version {known[0]} with batch {known[1]}"
-    return f"the mirror is {now} again, and was compared at {was}; it is scanned again"
-
-
 Step = tuple[RowSuspects | None, Differences | NotYet]
 """Suspects to rule on later, or None with the reading that ends the cycle."""
 
@@ -385,19 +372,15 @@ def _confirm(
     return None, reading
 
 
-def _begin(comparison: KeyedComparison, check: str) -> NotYet:
+def _begin(comparison: KeyedComparison, check: str, mirror: MirrorState) -> NotYet:
     world, table = comparison.world, comparison.table
     held = world.held_until(table)
     begun = {"begun": world.now.isoformat(), "held": held and held.isoformat()}
     looks = [comparison.look_at(shard).dumps() for shard in table.shards]
     memory = {"keyed": comparison.asked, "looks": looks, "ended": world.clock().isoformat()}
-    rest = {"rows": None, "rest": None, "mirror": _place_of(world.mirror(table))}
+    rest = {"rows": None, "rest": None, MIRROR: mirror.dumps()}
     world.remember(table, check, {**memory, **rest, **begun})
     return NotYet("a cycle has begun")
-
-
-def _place_of(mirror: MirrorSide) -> list[int]:
-    return [mirror.version, mirror.batch]
 
 
 def _describe_rows(looks: Sequence[Look], comparison: KeyedComparison) -> str:

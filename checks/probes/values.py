@@ -89,6 +89,7 @@ from checks.counting import (
     load_suspects,
     rule_differences,
 )
+from checks.mirror_state import MIRROR, MirrorState, follow_mirror
 from checks.model import (
     FailKind,
     NoneOrMore,
@@ -187,6 +188,11 @@ class Values:
 
     def _measure_by_ranges(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         memory = world.recall(table, NAME) or {}
+        known = MirrorState.loads(memory.get(MIRROR))
+        state, why = follow_mirror(table, world, known)
+        memory = {**memory, MIRROR: state.dumps()}
+        if "progress" in memory and (why or known is None):
+            return self._begin_lap(table, world, memory, why)
         fences = self._await(table, world, memory)
         if isinstance(fences, NotYet | Undecided):
             return fences
@@ -197,20 +203,18 @@ class Values:
     ) -> Differences | NotYet | Undecided:
         """Take the next step of a cycle: the mirror has passed the last one, up to *fences*.
 
-        Begins a new cycle if *fences* is None.
+        Begins the first cycle if *fences* is None.
         """
         columns = choose_all_columns(table, world)
         if isinstance(columns, Undecided):
             return columns
         comparison = Comparison(table, world, columns, at_once=memory.get("at_once"))
         other = memory.get("asked") != comparison.asked  # sums of other columns are not comparable
-        if other or "changed" not in memory:  # an earlier version stored no changed rows
+        if other or fences is None:  # an earlier version stored no changed rows
             found = (world.recall(table, NAME, lasting=True) or {}).get("found", [])
             self._begin(comparison, {**memory, "found": found})
             return NotYet("a cycle has begun")
         changed = ChangedLook.loads(memory["changed"], table)
-        if fences is None:
-            return self._begin_again(comparison, memory, changed)
         seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None
         looks = [look for raw in memory["looks"] if (look := Look.loads(raw, table))]
         reading = Differences(fences, _describe_values(looks, changed, comparison))
@@ -231,12 +235,9 @@ class Values:
         """Return the fences after the last step of a cycle, once the mirror has passed it.
 
         It reads neither source nor log, because most rounds of a cycle only wait.  None before the
-        first step, and if the mirror was set back below the batch of that step.
+        first step.
         """
         if "changed" not in memory:
-            return None
-        until = LogSegment.loads(memory["changed"]["rest"]).until
-        if world.mirror(table).batch < until:
             return None
         ended = (memory["rows"] or memory)["ended"]
         found = await_fences(table, world, datetime.fromisoformat(ended), self.patience)
@@ -395,6 +396,7 @@ class Values:
             life=world.incarnation(until),
             lapless=not self.ranges,
             partial=are_partial(comparison.columns),
+            mirror=world.mirror(table).id,
         )
         looked = f"{reading.looked}{_describe_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())
@@ -431,6 +433,7 @@ class Values:
             },
             bases=base_orders(table, world),
             ranges=load_ranges(remove_spans(memory["ranges"], memory["open"])),
+            mirror=MirrorState(*memory[MIRROR]),
         )
 
     def _behind(self, progress: ChangedProgress, world: World, pressed: str) -> str:
@@ -479,16 +482,36 @@ class Values:
         slow: str = memory["slow"]
         return slow
 
-    def _begin_again(self, comparison: Comparison, memory: Memory, changed: ChangedLook) -> NotYet:
-        """Begin a new cycle, because the mirror was set back below the batch of *changed*."""
-        table, world, until = comparison.table, comparison.world, changed.rest.until
+    def _begin_lap(
+        self, table: Table, world: World, memory: Memory, why: str
+    ) -> NotYet | Undecided:
+        """Begin a lap, because no row of the mirror in *memory* was compared; *why* is for people.
+
+        An empty *why*: the memory is from a version of Sluice that stored no mirror.
+        """
+        columns = choose_all_columns(table, world)
+        if isinstance(columns, Undecided):
+            return columns
+        comparison = Comparison(table, world, columns, at_once=memory.get("at_once"))
         batch, held = world.mirror(table).batch, world.held_until(table)
-        progress = ChangedProgress.loads(memory["progress"], table).put_back(batch, until, held)
-        opened = add_spans(memory["open"], memory["spans"])
-        more = {"open": opened, "progress": progress.dumps()}
-        world.remember(table, NAME, {**memory, **more})
-        self._begin(comparison, {**memory, **more})
-        return NotYet(f"the mirror was rolled back from batch {until} to batch {batch}")
+        progress, until = ChangedProgress.loads(memory["progress"], table), batch
+        if "changed" in memory:
+            until = LogSegment.loads(memory["changed"]["rest"]).until
+        progress = progress.put_back(batch, max(until, progress.segment.until), held)
+        coverage = _coverage(comparison, memory)
+        kept = {name: own for name, own in memory.items() if name not in ("changed", PROOF)}
+        kept |= {
+            "open": add_spans(memory["open"], memory["spans"]),
+            "progress": progress.dumps(),
+            "columns": comparison.asked,
+            "coverage": {
+                str(own): one.restarted(world.now).dumps() for own, one in coverage.items()
+            },
+        }
+        world.remember(table, NAME, kept)
+        with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
+            self._begin(comparison, kept)
+        return Undecided("put_back", f"{why}; a new lap begins") if why else NotYet("a lap begins")
 
     def _begin(self, comparison: Comparison, memory: Memory, proof: RowProof | None = None) -> None:
         """Read the next ranges of each shard; narrower ones after each failed attempt.
@@ -554,6 +577,7 @@ class Values:
         debts = self._debts(comparison, memory, now - before)
         kept = {
             "found": memory["found"],
+            MIRROR: memory[MIRROR],
             "rows": None,
             "open": opened,
             "spans": {},
@@ -615,13 +639,9 @@ class Values:
     def _progress(self, comparison: Comparison, memory: Memory) -> ChangedProgress:
         """Return the progress of changed rows; it begins now if this log has none."""
         table, world = comparison.table, comparison.world
-        batch = world.mirror(table).batch
         if "progress" in memory:
-            known = ChangedProgress.loads(memory["progress"], table)
-            until = known.segment.until
-            return (
-                known if until <= batch else known.put_back(batch, until, world.held_until(table))
-            )
+            return ChangedProgress.loads(memory["progress"], table)
+        batch = world.mirror(table).batch
         return ChangedProgress(LogSegment(batch, batch), world.now)
 
     def _look(

@@ -20,8 +20,10 @@ from pipeline.apply.foreign_commits import (
     KnownVersion,
     accepted_versions,
     find_intrusion,
+    newest_foreign,
 )
 from pipeline.errors import ProofError
+from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.tables.lake import Lake
 
@@ -40,21 +42,34 @@ class ForeignWrites:
     waived: Callable[[], frozenset[str]]
     _seen: dict[str, KnownVersion] = field(default_factory=dict)
     _found: dict[str, Intrusion] = field(default_factory=dict)
-    _ids: dict[str, str] = field(default_factory=dict)
+    _last: dict[str, MirrorPosition] = field(default_factory=dict)
+    _foreign: dict[str, int] = field(default_factory=dict)
+    _altered: dict[str, datetime] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
         """Return, by table, the foreign writes that were found and not reverted."""
         return dict(self._found)
 
-    def inspect(self, table: str, version: int, mirror: str) -> None:
-        """Search *mirror*'s commits since the last call, up to *version*, for a foreign one.
+    def inspect(self, table: str, mirror: MirrorPosition, at: datetime) -> datetime | None:
+        """Search *mirror*'s commits since the last call for a foreign one.
+
+        Return `MirrorPosition.altered`. *at* is the present time, after *mirror* was read.
 
         Raises:
             ProofError: the log has lost commits that were never read.
         """
-        if self._ids.setdefault(table, mirror) != mirror:
-            self._ids[table] = mirror
+        before = self._last.get(table, mirror)
+        self._last[table] = mirror
+        other = before.mirror != mirror.mirror
+        if other:
             self._seen.pop(table, None)
+        if other or mirror.version < before.version or mirror.batch < before.batch:
+            self._altered[table] = at
+            self._foreign.pop(table, None)
+        self._search(table, mirror.version, at)
+        return self._altered.get(table)
+
+    def _search(self, table: str, version: int, at: datetime) -> None:
         known = self._seen.get(table, KnownVersion(max(version - FIRST_LOOK, 0)))
         if version == known.version:
             return
@@ -65,6 +80,9 @@ class ForeignWrites:
                 raise
             commits = ()  # too old: the Delta log no longer has these entries
         intrusion, good = find_intrusion(commits, known, accepted_versions(table, self.waived()))
+        newest = newest_foreign(commits, known)
+        if newest > self._foreign.get(table, -1):
+            self._foreign[table], self._altered[table] = newest, at
         if intrusion is not None:
             self._found[table] = intrusion
             return  # later commits are judged again from here, until the write is reverted

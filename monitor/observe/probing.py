@@ -28,6 +28,7 @@ from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering, weakest_ordering
 from checks.run import Check, looks_back, run_probe
 from checks.world import (
+    Commit,
     LargeLooks,
     LogKey,
     MirrorSide,
@@ -45,7 +46,7 @@ from pipeline.changelog.reader import LogReader
 from pipeline.checkpoint import Incarnations
 from pipeline.clocks import first_fence, has_passed, is_behind, redate
 from pipeline.collectors.collector import Collector
-from pipeline.errors import UnreachableError
+from pipeline.errors import HeldError, UnreachableError
 from pipeline.lags.samples import LandedBatch
 from pipeline.model import CaptureScope, Fence, Missing, Ordering, Origin, Shard, Stage, Table
 from pipeline.parallel import DeadlinePool
@@ -382,6 +383,13 @@ class ProbeWorld:
             if self._log is not None and self._log.batch < found.batch:
                 self._log = None  # the log must have all changes that the mirror has
         return self._mirrors[table.name]
+
+    def mirror_commits(self, table: Table, since: int) -> Sequence[Commit]:
+        """Return the commits of the mirror after version *since*, as its log has them now."""
+        try:
+            return self.lake.lake.history(table.name, since)
+        except HeldError as error:
+            raise UnreachableError(str(error)) from error
 
     def log(self) -> LogReader:
         """Return the change log, pinned when first requested; never older than the mirrors."""

@@ -202,8 +202,8 @@ class Sampler:
             self._unreadable[table] = NO_MIRROR
             return Missing(f"{NO_MIRROR} yet")
         self._unreadable.pop(table, None)
-        self.foreign.inspect(table, found.version, found.mirror)
-        return found
+        altered = self.foreign.inspect(table, found, self.clock())
+        return replace(found, altered=altered)
 
 
 @dataclass(eq=False)

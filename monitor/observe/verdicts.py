@@ -62,7 +62,9 @@ class LatestVerdicts:
                 at = verdict.at if recorded is None else max(verdict.at, recorded)
                 self._was_bad(verdict.table, verdict.check, at)
             if verdict.verified is not None:
-                self._verified[verdict.table] = replace(verdict.verified, check=verdict.check)
+                self._verified[verdict.table] = replace(
+                    verdict.verified, check=verdict.check, at=verdict.at
+                )
             elif self._voids_claim(verdict):
                 self._verified.pop(verdict.table, None)
             if outcome is not Outcome.UNKNOWN:

@@ -180,6 +180,19 @@ def find_intrusion(
     return intrusion, known
 
 
+def newest_foreign(commits: Iterable[Commit], known: KnownVersion) -> int:
+    """Return the newest version of *commits*, ascending, that is foreign; -1 without one.
+
+    A foreign commit counts even if it is waived or reverted. *known*: see ``find_intrusion``.
+    """
+    found = -1
+    for commit in commits:
+        if commit.after is None and _intrudes(commit, known, believing=True):
+            found = commit.version
+        known = known.after(commit)
+    return found
+
+
 def _intrudes(commit: Commit, known: KnownVersion, *, believing: bool) -> bool:
     """Whether a foreign commit changes a row, or what Sluice stores in the table."""
     moved = commit.data_changing if believing else commit.came != commit.went

@@ -253,6 +253,11 @@ class MirrorSide(Protocol):
     """
 
     @property
+    def id(self) -> str:
+        """Identifies the mirror, see :class:`MirrorSnapshot`."""
+        ...
+
+    @property
     def version(self) -> int:
         """The pinned version of the mirror."""
         ...

@@ -58,13 +58,15 @@ class MirrorPosition:
     """The version of a mirror, and the batch of its lane that it is applied through.
 
     ``mirror`` is its table id, which differs for a recreated table in the same folder. ``images``
-    are the versions that are images of cuts, oldest cut first.
+    are the versions that are images of cuts, oldest cut first. ``altered`` is when a look last
+    found another table, an older version or a foreign commit there; None if none has.
     """
 
     version: int
     batch: int
     mirror: str = ""
     images: tuple[Image, ...] = ()
+    altered: datetime | None = None
 
     def image(self, cut: datetime) -> Image | None:
         """Return the image of *cut*, if any."""
@@ -211,7 +213,9 @@ def _as_mirror(
         return Missing(f"the copy is being loaded; {at.parts} parts are complete")
     if at.mirror != mirror.value.mirror:
         return Missing("the copy belongs to a mirror that was recreated since")
-    return Sample(MirrorPosition(at.version, at.batch, at.mirror), copy.at, copy.budget)
+    altered = mirror.value.altered
+    position = MirrorPosition(at.version, at.batch, at.mirror, altered=altered)
+    return Sample(position, copy.at, copy.budget)
 
 
 def require_fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:

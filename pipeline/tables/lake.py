@@ -41,7 +41,7 @@ class Lake:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of the change log
     _locks: dict[str, threading.Lock] = field(default_factory=dict, repr=False)  # of each mirror
 
-    _readers: dict[str, tuple[tuple[str, int, Table], MirrorSide]] = field(
+    _readers: dict[str, tuple[tuple[str, int, str, Table], MirrorSide]] = field(
         default_factory=dict, repr=False
     )
 
@@ -91,7 +91,7 @@ class Lake:
             ProofError: there is no mirror yet.
         """
         uri, newest = self.settings.mirror(table.name), self._seen(table.name)
-        about = None if newest is None else (newest.id, newest.version, table)
+        about = None if newest is None else (newest.id, newest.version, newest.entry, table)
         if about is not None and (known := self._readers.get(table.name)) and known[0] == about:
             return known[1]
         self._readers.pop(table.name, None)

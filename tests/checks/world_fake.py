@@ -34,6 +34,7 @@ from checks.world import (
     Transaction,
 )
 from pipeline.aggregates import AggregatedColumn, RangeAggregate, TimeSpan, add_up
+from pipeline.apply.mirror import Commit
 from pipeline.errors import SlowError, TooManyRowsError
 from pipeline.finding import Finding
 from pipeline.formats.json_text import canonical_key
@@ -136,6 +137,9 @@ class FakeWorld:
     hazards: tuple[Finding, ...] = ()
     versions: list["FakeMirror"] = field(default_factory=list)  # of the mirror; all can be read
     copied_orders: dict[tuple[Shard, int], Order] = field(default_factory=dict)  # of its rows
+    mirror_id: str = "mirror"
+    foreign: set[int] = field(default_factory=set)  # versions of the mirror that are not Sluice's
+    entries: dict[int, str] = field(default_factory=dict)  # digests in the mirror's log, by version
     allowed_now: Allowance = field(default_factory=Allowance)  # of the source's budget
     asked_rows: int = 0  # that the source was asked for one by one
     dropped: int = -1  # the newest batch whose changes the change log no longer has
@@ -290,9 +294,23 @@ class FakeWorld:
             dict(self.copied_contents),
             self.versions,
             dict(self.copied_orders),
+            id=self.mirror_id,
         )
         self.versions.append(newest)
         return newest
+
+    def mirror_commits(self, table: Table, since: int) -> Sequence[Commit]:
+        return [
+            Commit(
+                version,
+                "DELETE" if version in self.foreign else "MERGE",
+                self.time,
+                data_changing=True,
+                note=None if version in self.foreign else {"sluice": {"after": version - 1}},
+                entry=self.entries.get(version, f"entry {version}"),
+            )
+            for version in range(max(since + 1, 0), len(self.versions))
+        ]
 
     def log(self) -> "FakeLog":
         return FakeLog(self)
@@ -466,6 +484,7 @@ class FakeMirror(ListedRows):
 
     columns: tuple[str, ...] = ("id",)
     rewritten: str = "never"
+    id: str = "mirror"
 
     def _rows(self, shard: Shard) -> list[int]:
         return sorted(self.copy[shard].elements())

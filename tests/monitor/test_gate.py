@@ -410,20 +410,27 @@ def test_cuts_and_stages(healthy: Rig, params: dict[str, str], status: int) -> N
     assert status != 400 or answer["error"]
 
 
+def compare_rows(rig: Rig) -> Verdict:
+    """`values` ends a lap over the mirror as it is now."""
+    compared = Verified(
+        rig.now,
+        rig.now - timedelta(days=3),
+        rig.newest.batch,
+        shards=(f"shop/{USERS}",),
+        looked=rig.newest.batch,
+        mirror=rig.lake.mirrors[USERS].mirror,
+    )
+    equal = Ruling(Outcome.PASS, "all are equal")
+    passed = Verdict(USERS, "values", equal, rig.now, verified=compared)
+    rig.recorder.tell([passed])
+    return passed
+
+
 def test_verified_waits_until_the_changed_rows_were_compared(healthy: Rig) -> None:
     (plain,) = healthy.ask(cut=DAY)[1]["tables"]
     unasked = healthy.gate.decide([USERS], healthy.gate.cut(DAY), Stage.MIRROR)
     before = healthy.ask(cut=DAY, verified="1")
-    passed = Verdict(
-        USERS,
-        "values",
-        Ruling(Outcome.PASS, "all are equal"),
-        healthy.now,
-        verified=Verified(
-            healthy.now, healthy.now - timedelta(days=3), 0, shards=(f"shop/{USERS}",), looked=0
-        ),
-    )
-    healthy.recorder.tell([passed])
+    passed = compare_rows(healthy)
 
     status, after = healthy.ask(cut=DAY, verified="1")
     healthy.second()
@@ -437,13 +444,74 @@ def test_verified_waits_until_the_changed_rows_were_compared(healthy: Rig) -> No
     assert healthy.ask(cut=DAY, verified="1", stage="landed")[0] == 400
 
 
+def rebuild_mirror(rig: Rig) -> None:
+    rig.rebuild(USERS)
+
+
+def merge_again(rig: Rig) -> None:
+    there = rig.lake.mirrors[USERS]
+    rig.lake.mirrors[USERS] = replace(there, version=there.version - 1, batch=there.batch - 1)
+    rig.second(2)
+    assert codes_of(rig.ask(cut=DAY, verified="1")[1]) == ["not_verified"]
+    rig.apply(USERS)
+
+
+def waive_a_foreign_write(rig: Rig) -> None:
+    rig.intrude(USERS)
+    rig.second(2)
+    assert rig.ask(cut=DAY)[0] == 409
+    id_ = f"foreign_write:{USERS}:{rig.lake.mirrors[USERS].version}"
+    rig.store.waivers.add(Waiver(id_, "known", "on call", rig.now))
+
+
+def restore_an_old_version(rig: Rig) -> None:
+    """It is a foreign commit, and its batch is the same."""
+    rig.restore(USERS, to=0)
+    id_ = f"foreign_write:{USERS}:{rig.lake.mirrors[USERS].version}"
+    rig.store.waivers.add(Waiver(id_, "known", "on call", rig.now))
+
+
+@pytest.mark.parametrize(
+    "alter", [rebuild_mirror, merge_again, waive_a_foreign_write, restore_an_old_version]
+)
+def test_verified_waits_until_an_altered_mirror_was_compared(
+    healthy: Rig, alter: Callable[[Rig], None]
+) -> None:
+    compare_rows(healthy)
+    assert healthy.ask(cut=DAY, verified="1")[0] == 200
+    healthy.second()
+
+    alter(healthy)
+    healthy.second(2)
+    answers = [healthy.ask(cut=DAY, verified="1") for _ in range(3)]
+    healthy.watch()
+    healthy.watch()
+
+    assert [(status, codes_of(one)) for status, one in answers] == [(404, ["not_verified"])] * 3
+    assert answers[0][1]["tables"][0]["verified_through"] is None
+    assert claims(healthy) == (None, None)
+    healthy.second()
+    compare_rows(healthy)
+    assert healthy.ask(cut=DAY, verified="1")[0] == 200
+
+
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_verified_holds_while_sluice_merges(healthy: Rig, rounds: int) -> None:
+    passed = compare_rows(healthy)
+    healthy.round(rounds)
+
+    status, answer = healthy.ask(cut=DAY, verified="1")
+
+    assert (status, answer["tables"][0]["verified_through"]) == (200, passed.at.isoformat())
+
+
 def new_base(rig: Rig) -> None:
     done = rig.newest.batch + 1
     rig.set_checkpoint(batch=done, complete={Shard.parse(f"shop/{USERS}"): done})
 
 
 def put_mirror_back(rig: Rig) -> None:
-    rig.lake.mirrors[USERS] = MirrorPosition(5, rig.newest.batch - 1)
+    rig.lake.mirrors[USERS] = MirrorPosition(5, rig.newest.batch - 1, f"{USERS}-1")
 
 
 def fail_values(rig: Rig) -> None:
@@ -463,15 +531,8 @@ def fail_values(rig: Rig) -> None:
 def test_no_answer_keeps_a_claim_that_the_gate_has_given_up(
     healthy: Rig, harm: Callable[[Rig], None], compared: bool
 ) -> None:
-    shards, batch, oldest = (
-        (f"shop/{USERS}",),
-        healthy.newest.batch,
-        healthy.now - timedelta(days=3),
-    )
-    through = healthy.now
-    verified = Verified(through, oldest, batch, shards=shards, looked=batch)
-    passed = Ruling(Outcome.PASS, "all are equal")
-    healthy.recorder.tell([Verdict(USERS, "values", passed, healthy.now, verified=verified)])
+    through, oldest = healthy.now, healthy.now - timedelta(days=3)
+    compare_rows(healthy)
     healthy.watch()
     before = claims(healthy)
     harm(healthy)

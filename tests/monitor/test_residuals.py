@@ -376,7 +376,9 @@ def verified(rig: Rig, oldest: datetime) -> Verdict:
     mirror = rig.lake.mirrors[ORDERS]
     assert isinstance(mirror, MirrorPosition)
     through = rig.now - timedelta(seconds=1)
-    compared = Verified(through, oldest, mirror.batch, "values", (SHARD,), rig.newest.batch)
+    compared = Verified(
+        through, oldest, mirror.batch, "values", (SHARD,), rig.newest.batch, mirror=mirror.mirror
+    )
     passed = Ruling(Outcome.PASS, "equal")
     return Verdict(ORDERS, "values", passed, rig.now, verified=compared)
 

@@ -106,6 +106,10 @@ class MirrorReader:
     app: str
     _answers: Answers = field(default_factory=Answers)
 
+    @cached_property
+    def id(self) -> str:
+        return self.pinned.id
+
     @property
     def version(self) -> int:
         return self.pinned.version

@@ -11,7 +11,7 @@ from checks.compare import keyed, keyed_cycle
 from checks.compare.look import Look, choose_columns, digest_changes
 from checks.compare.reconcile import last_digests
 from checks.counting import Differences, SuspectState
-from checks.model import Outcome, RowColumns, Ruling, Verdict, Verified
+from checks.model import NotYet, Outcome, RowColumns, Ruling, Verdict, Verified
 from checks.probes.values import Values
 from checks.run import Check, run_probe
 from pipeline.errors import ProofError, SlowError
@@ -864,3 +864,42 @@ def test_a_change_that_leaves_columns_out_does_not_say_what_the_mirror_holds(
     assert keyed.is_made(changes[0].digest, RangeDigest(1, 7), changes)
     assert not keyed.is_made(changes[0].digest, RangeDigest(1, 7), changes[:1])
     assert not keyed.is_made(changes[1].digest, RangeDigest(1, 7), changes)
+
+
+@pytest.mark.parametrize("followed", [False, True])
+@pytest.mark.parametrize("alter", ["recreated", "foreign", "merged again"])
+def test_an_altered_mirror_with_the_same_batch_is_unknown_and_is_scanned_again(
+    world: FakeWorld, reads: list[str], alter: str, *, followed: bool
+) -> None:
+    if followed:
+        world.commit((Op.UPDATE, ONE, 3))
+        assert verdicts(world, 3)
+    assert claims(world)
+    reads.clear()
+    if alter == "recreated":
+        world.mirror_id = "another"
+    elif alter == "foreign":
+        world.foreign.add(len(world.versions))
+    else:
+        world.entries = dict.fromkeys(range(len(world.versions)), "of the second merge")
+
+    answer = run_probe(Check("values", Values(), KEYED), world)
+
+    assert isinstance(answer, Verdict)
+    assert (answer.ruling.outcome, answer.ruling.code) == (Outcome.UNKNOWN, "put_back")
+    assert "bucket_digests" in reads
+    again = claims(world)[-1]
+    assert again is not None
+    assert again.mirror == world.mirror_id
+
+
+def test_a_stored_scan_that_names_no_mirror_is_not_followed(
+    world: FakeWorld, reads: list[str]
+) -> None:
+    assert claims(world)
+    memory = world.memory["values"]
+    world.memory["values"] = {**memory, "mirror": memory["mirror"][1:3]}
+    reads.clear()
+
+    assert isinstance(run_probe(Check("values", Values(), KEYED), world), NotYet)
+    assert "bucket_digests" in reads

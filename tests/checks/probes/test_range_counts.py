@@ -415,6 +415,20 @@ def put_mirror_back(both: BothChecks) -> None:
     both.world.applied = 0
 
 
+def recreate_mirror(both: BothChecks) -> None:
+    both.world.mirror_id = "another"
+
+
+def write_to_mirror(both: BothChecks) -> None:
+    """By another writer, and a person may have waived it."""
+    both.world.foreign.add(len(both.world.versions))
+
+
+def merge_again(both: BothChecks) -> None:
+    """It was put back and merged again since the last look, so its batch is the same."""
+    both.world.entries = dict.fromkeys(range(len(both.world.versions)), "of the second merge")
+
+
 def lose_change_log(both: BothChecks) -> None:
     both.world.outdated.add("values")
 
@@ -462,6 +476,9 @@ def stop_comparing_all_rows(both: BothChecks) -> None:
         alter_columns,
         create_again,
         put_mirror_back,
+        recreate_mirror,
+        write_to_mirror,
+        merge_again,
         lose_change_log,
         wait_for_values,
         refuse_values,
@@ -482,6 +499,32 @@ def test_a_table_is_not_proven_after(
 
     assert isinstance(answer, NotYet)
     assert counted
+
+
+@pytest.mark.parametrize("happen", [recreate_mirror, write_to_mirror, merge_again])
+def test_rows_that_an_altered_mirror_lost_without_a_change_are_found(
+    both: BothChecks, happen: Callable[[BothChecks], None]
+) -> None:
+    both.compare(4, ranges=1, within=timedelta(days=7))
+    assert both.passes_by_proof()
+    happen(both)
+    for id_ in range(20, 60):
+        del both.world.copy[ONE][id_]
+
+    answer, found = both.compare(ranges=1), list[Verdict]()
+    early = both.passes_by_proof()
+    for _ in range(60):
+        one = both.compare(ranges=1)
+        found += [one] if isinstance(one, Verdict) else []
+    told = [one.verified for one in found if one.verified]
+
+    assert isinstance(answer, Verdict)
+    assert (answer.ruling.outcome, answer.ruling.code) == (Outcome.UNKNOWN, "put_back")
+    assert not early
+    assert found[-1].ruling.keys == ("shop/shop_00.orders:20-59",)
+    first = next(place for place, one in enumerate(told) if one.oldest is not None)
+    fails = [one.ruling.outcome is Outcome.FAIL for one in found if one.verified]
+    assert any(fails[: first + 1]), "no lap ends before the rows are found"
 
 
 def test_a_table_with_another_set_of_shards_is_not_proven(

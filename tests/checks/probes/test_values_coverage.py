@@ -888,3 +888,37 @@ def test_a_range_with_more_rows_than_are_listed_is_divided_until_its_row_is_name
     found = cycles(world, 240, **SPARSE)
 
     assert found[-1].ruling.keys == ("shop/shop_00.orders:60",)
+
+
+def test_a_lap_in_the_memory_of_an_earlier_version_proves_nothing_of_the_mirror(
+    world: FakeWorld,
+) -> None:
+    """It does not say which mirror was compared; UNKNOWN is not needed, as no claim was made."""
+    assert compared(cycles(world, 6, ranges=10))[-1].oldest is not None
+    stored = {**world.memory[NAME]}
+    del stored["mirror"], stored["proof"]
+    world.memory[NAME] = stored
+
+    found = cycles(world, 6, ranges=10)
+
+    assert {one.ruling.outcome for one in found} == {Outcome.PASS}
+    assert [one.oldest is None for one in compared(found)] == [True, True, False, False, False]
+
+
+def test_a_lap_that_an_altered_mirror_begins_ends_as_the_first_one_does(world: FakeWorld) -> None:
+    """It begins once; a failed look at the source, and later merges, do not begin it again."""
+    before = compared(cycles(world, 6, ranges=10))[-1].oldest
+    assert before is not None
+    world.foreign.add(len(world.versions))
+    world.error = UnreachableError("source:shop: down")
+    (unreachable,) = cycles(world, 1, ranges=10)
+    world.error = None
+
+    begun, *found = cycles(world, 40, ranges=10)
+
+    assert (unreachable.ruling.code, begun.ruling.code) == ("unreachable", "put_back")
+    assert {one.ruling.outcome for one in found} == {Outcome.PASS}
+    oldest = [one.oldest for one in compared(found)]
+    assert oldest[0] is None
+    assert None not in oldest[4:]
+    assert all(at > before for at in oldest if at)

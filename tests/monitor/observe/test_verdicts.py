@@ -170,7 +170,7 @@ def test_what_was_compared_has_the_name_of_its_check() -> None:
 
     known.add([replace(verdicts_of("P")[0], check="values", verified=CLAIM)])
 
-    assert known.verified("shop.t") == replace(CLAIM, check="values")
+    assert known.verified("shop.t") == replace(CLAIM, check="values", at=verdicts_of("P")[0].at)
 
 
 @pytest.mark.parametrize(

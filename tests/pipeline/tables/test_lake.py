@@ -259,6 +259,26 @@ def test_history_tells_foreign_commits_from_our_own(lake: Lake) -> None:
     assert [commit.after for commit in told] == [0, None, None]
 
 
+def test_a_reader_has_the_id_of_its_mirror_and_is_not_kept_for_a_replaced_version(
+    lake: Lake, tmp_path: Path
+) -> None:
+    write_mirror(mirror_path(lake), [mirror_row(1)], 0, TYPES)
+    copytree(mirror_path(lake), tmp_path / "saved")
+    write_mirror(mirror_path(lake), [mirror_row(2)], 1, TYPES)
+    before, entry = lake.mirror(TABLE), lake.history(TABLE.name, 0)[-1].entry
+    assert before.rows() == 2
+    rmtree(mirror_path(lake))
+    copytree(tmp_path / "saved", mirror_path(lake))
+    write_mirror(mirror_path(lake), [mirror_row(2), mirror_row(3)], 1, TYPES)
+
+    after, position = lake.mirror(TABLE), lake.applied(TABLE.name)
+
+    assert position is not None
+    assert before.id == after.id == position.mirror
+    assert (before.version, after.version, after.rows()) == (1, 1, 3)
+    assert lake.history(TABLE.name, 0)[-1].entry != entry
+
+
 def test_a_history_that_was_cleaned_up_is_undecided(lake: Lake) -> None:
     for batch in range(3):
         write_mirror(mirror_path(lake), [mirror_row(batch)], batch, TYPES)
