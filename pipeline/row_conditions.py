@@ -163,8 +163,9 @@ def list_condition_columns(condition: Any) -> Iterator[str]:
         nodes = list(ast.walk(_parse(text)))
         called = {id(one.func) for one in nodes if isinstance(one, ast.Call)}
         for node in nodes:
-            is_name = isinstance(node, ast.Name) and id(node) not in called
-            if is_name and not (quoted and node.id == "quoted"):
+            if not isinstance(node, ast.Name) or id(node) in called:
+                continue
+            if not quoted or node.id != "quoted":
                 yield node.id
 
 
