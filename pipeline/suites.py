@@ -82,6 +82,17 @@ NEED_ALL_ROWS = frozenset(
     }
 )
 """Expectations by row that compare it with the others, or are about the type of the column."""
+NEED_DATABASE = frozenset(
+    {
+        "expect_column_values_to_match_like_pattern",
+        "expect_column_values_to_match_like_pattern_list",
+        "expect_column_values_to_not_match_like_pattern",
+        "expect_column_values_to_not_match_like_pattern_list",
+        "expect_query_results_to_match_comparison",
+        "expect_table_row_count_to_equal_other_table",
+    }
+)
+"""Expectations that neither pandas nor Spark evaluates."""
 PLACES = {"result_format": "COMPLETE"}  # for rows in memory; asking for keys would cost more
 COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 ROWS = {
@@ -368,11 +379,8 @@ def _unfit(each: ExpectationSettings) -> str:
     )
     from great_expectations.expectations import registry  # noqa: PLC0415  - takes seconds
 
-    for name, value in each.kwargs.items():
-        if isinstance(value, Mapping) and "$PARAMETER" in value:
-            return f"kwargs.{name}: is a suite parameter, and there are none; write its value"
-    if _is_nested_deeper(each.kwargs, MOST_LEVELS):
-        return f"kwargs: are nested in more than {MOST_LEVELS} levels; write them with fewer"
+    if fault := _unsupported(each):
+        return fault
     try:
         _build_expectation(each)
     except (GreatExpectationsError, ValueError, TypeError, OverflowError) as error:
@@ -386,6 +394,19 @@ def _unfit(each: ExpectationSettings) -> str:
     if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
         return "kwargs: min_value is above max_value; correct them"
     return _explain_patterns(each)
+
+
+def _unsupported(each: ExpectationSettings) -> str:
+    """What Great Expectations accepts in it, and Sluice does not; empty if nothing."""
+    for name, value in each.kwargs.items():
+        if isinstance(value, Mapping) and "$PARAMETER" in value:
+            return f"kwargs.{name}: is a suite parameter, and there are none; write its value"
+    if each.type in NEED_DATABASE:
+        fix = "write a regular expression" if "_like_" in each.type else "leave it out"
+        return f"type: {each.type} needs an SQL database, which a mirror is not; {fix}"
+    if _is_nested_deeper(each.kwargs, MOST_LEVELS):
+        return f"kwargs: are nested in more than {MOST_LEVELS} levels; write them with fewer"
+    return ""
 
 
 def _is_nested_deeper(value: Any, levels: int) -> bool:
@@ -478,6 +499,17 @@ def split_expectations(
     """Return the expectations about single rows, and those about a set of rows."""
     single = [one for one in expectations if _is_about_rows(one.type)]
     return tuple(single), tuple(one for one in expectations if one not in single)
+
+
+def explain_spark_need(expectations: Iterable[ExpectationSettings]) -> str:
+    """Why only Spark can evaluate *expectations*; empty if memory can do it as well."""
+    from great_expectations.expectations.core import (  # noqa: PLC0415
+        UnexpectedRowsExpectation,
+    )
+
+    kinds = ((one.type, _find_kind(one.type)) for one in expectations)
+    own = (name for name, kind in kinds if kind and issubclass(kind, UnexpectedRowsExpectation))
+    return next((f"{name} has a query" for name in own), "")
 
 
 def _is_about_rows(name: str) -> bool:

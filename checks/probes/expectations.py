@@ -45,6 +45,7 @@ from pipeline.suites import (
     SuiteAnswer,
     SuiteLook,
     evaluate_rows,
+    explain_spark_need,
     import_expectations,
     list_column_mistakes,
     list_mistakes,
@@ -321,7 +322,10 @@ class Expectations:
             return Look(after, found.rows, found.results), found.batch
         if found is not None:
             return found, mirror.batch
-        after, rows, again = self._take_rows(round_, seen)
+        rows: pa.Table | str
+        rows, again = explain_spark_need(suite), 0
+        if not rows:
+            after, rows, again = self._take_rows(round_, seen)
         if isinstance(rows, str):
             large.ask(asked)
             return NotYet(f"Spark evaluates it: {rows}"), mirror.batch

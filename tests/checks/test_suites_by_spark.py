@@ -107,3 +107,16 @@ def test_spark_collects_no_more_rows_than_it_names(tmp_path: Path, spark: SparkS
     assert (average.met, average.observed) == (True, "198")
     assert (found.met, found.unexpected, len(found.keys)) == (False, 40, 20)
     assert found.keys[0].startswith(f"{A}:")
+
+
+@pytest.mark.parametrize(("most", "met"), [(20, False), (40, True)])
+def test_spark_evaluates_a_query(tmp_path: Path, spark: SparkSession, most: int, met: bool) -> None:
+    write_mirror(tmp_path, rows(A, 0, 3, 33), 0, TYPES)
+    kwargs = {"unexpected_rows_query": f"SELECT * FROM {{batch}} WHERE id > {most}"}
+    suite = (ExpectationSettings("unexpected_rows_expectation", kwargs),)
+    frame = DeltaMirrors(spark).frame(str(tmp_path), 0)
+    assert frame is not None
+
+    (found,) = evaluate_by_spark(frame, SuiteLook(TABLE, 0, 0, None, "state", suite)).results
+
+    assert (found.met, found.keys) == (met, ())

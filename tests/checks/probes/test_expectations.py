@@ -54,6 +54,7 @@ DAY = datetime(2026, 1, 1, tzinfo=UTC)
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
 UNIQUE = "expect_column_values_to_be_unique"
+QUERY = "unexpected_rows_expectation"
 MATCH = "expect_column_values_to_match_regex"
 SCHEMA_MATCH = "expect_column_values_to_match_json_schema"
 IN_SET = "expect_column_values_to_be_in_set"
@@ -587,6 +588,18 @@ def test_more_rows_than_fit_are_evaluated_by_spark_and_no_sample(world: RowsWorl
     assert (world.spark.asked[1].after, world.spark.asked[1].expectations) == (2, (probe.suite[0],))
 
 
+@THOROUGH
+def test_a_query_is_evaluated_by_spark_of_however_few_rows(world: RowsWorld) -> None:
+    query = {"unexpected_rows_query": "SELECT * FROM {batch} WHERE id > 9"}
+    probe = Expectations((expect(NOT_NULL, column="id"), expect(QUERY, **query)))
+
+    found = look(probe, world)
+
+    assert list(probe.mistakes()) == []
+    assert found == f"Spark evaluates it: {QUERY} has a query"
+    assert [one.expectations for one in world.spark.asked] == [probe.suite]
+
+
 @dataclass
 class WideMirror(RowsMirror):
     """A mirror whose ``count`` rows are views of the same text of ``size`` bytes, or of 6."""
@@ -973,13 +986,17 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
             "kwargs": {"column": "id", "json_schema": {"type": "strng"}},
         },
         {"type": MATCH, "kwargs": {"column": "id", "regex": "^[[:digit:]]+$"}},
+        {
+            "type": "expect_column_values_to_match_like_pattern",
+            "kwargs": {"column": "id", "like_pattern": "a%"},
+        },
     ]
     probe = with_file(tmp_path, {**EXPORTED, "expectations": listed})
 
     found = list(probe.mistakes())
 
     at = f"suites: shop.*: {tmp_path}/orders.json: expectations"
-    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 9
+    assert [one.startswith(f"{at}[{n}].") for n, one in enumerate(found, 1)] == [True] * 10
     assert f"the nearest is {NOT_NULL}" in found[0]
     assert f"do not fit {NOT_NULL}: column is required, colum is unknown" in found[1]
     assert "write its value" in found[2]
@@ -989,6 +1006,7 @@ def test_a_mistake_in_a_file_is_named_with_its_position(tmp_path: Path) -> None:
     assert "kwargs.json_schema: has a `$ref` to another document" in found[6]
     assert "kwargs.json_schema: has a fault, $.type: 'strng' is not" in found[7]
     assert "kwargs.regex: Java, by which Spark evaluates large tables, reads" in found[8]
+    assert "needs an SQL database, which a mirror is not; write a regular" in found[9]
     assert list(probe.column_mistakes("shop.orders", ("id", "e_mail"))) == [
         f"{at}[0].kwargs: shop.orders has no column 'email'; the nearest is e_mail; correct it"
     ]
