@@ -381,7 +381,7 @@ def _of_checkpoint(inputs: Inputs) -> Iterator[Reason]:
             )
             yield Reason("no_base", detail, _without_base(checkpoint, shard))
     for gap in checkpoint.gaps.values():
-        if _concerns(gap, inputs.table):
+        if gap.concerns(inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             shared = gap.id if _is_shared(gap, inputs.table) else ""
             detail = f"{span} cannot be read: {gap.why}; {_advice(inputs.table)}"
@@ -480,13 +480,6 @@ def _without_base(checkpoint: Checkpoint, shard: Shard) -> str:
     existing = checkpoint.existing.get(shard)
     since = ".".join(map(str, existing.order.parts)) if existing else "0"
     return f"no_base:{shard}@{since}"
-
-
-def _concerns(gap: Gap, table: Table) -> bool:
-    """Whether the gap may hold changes of *table*; a gap without names concerns every table."""
-    if not gap.tables and not gap.shards:
-        return True
-    return table.name in gap.tables or any(name in gap.shards for name in _shards(table))
 
 
 def _is_shared(gap: Gap, table: Table) -> bool:

@@ -137,6 +137,10 @@ class World(Protocol):
         """Time up to which the pinned mirror holds every change; None if it is not known."""
         ...
 
+    def losses(self, table: Table) -> frozenset[str]:
+        """Names of the open gaps and quarantines of *table*: changes that the log does not name."""
+        ...
+
     def ordering(self, table: Table) -> Ordering:
         """What the order of the table's changes rests on; the weakest if its sources differ."""
         ...

@@ -38,6 +38,7 @@ from pipeline.model import (
     Shard,
     SnapshotAgain,
     SourcePartition,
+    Table,
     TopicPartition,
 )
 from pipeline.settings import Router
@@ -212,6 +213,12 @@ class Gap:
     def sent_again(self) -> bool:
         """Whether all missing heartbeats came again; the rows between them may not have landed."""
         return self.again >= self.until
+
+    def concerns(self, table: Table) -> bool:
+        """Return whether it may hold changes of *table*; without names it concerns every table."""
+        if not self.tables and not self.shards:
+            return True
+        return table.name in self.tables or any(str(own) in self.shards for own in table.shards)
 
     @property
     def doubt(self) -> str:

@@ -153,8 +153,9 @@ class ChangedLook:
     ``rows`` counts the rows that were read, and ``rest`` is the remaining segment.
     ``held`` is the instant up to which the mirror held every change when the segment began; None if
     it is not known.
-    ``emptied`` are shards that the segment emptied or gave a new base, set in its first round.
-    Their rows are compared by ranges.
+    ``emptied`` are shards that the segment emptied or gave a new base, set in its first round, or
+    all after a new loss. Their rows are compared by ranges.
+    ``losses`` are the open gaps and quarantines: the log does not name their changes.
     ``unread`` are keys that are not whole numbers; their rows are compared by ranges too.
     ``landed`` is the newest batch known before the looks; -1 from an earlier version.
     ``newest`` are the newest ids of each shard, once the looks are explained.
@@ -175,6 +176,7 @@ class ChangedLook:
     since: datetime | None = None
     left: tuple[Suspect, ...] = ()
     slow: SlowRows = field(default_factory=dict, compare=False)
+    losses: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -190,14 +192,15 @@ class ChangedLook:
         values |= {"emptied": sorted(map(str, self.emptied)), "landed": self.landed}
         since = self.since.isoformat() if self.since else None
         values |= {"newest": dump_newest(self.newest), "since": since}
-        values |= {"left": dump_suspects(self.left)}
+        values |= {"left": dump_suspects(self.left), "losses": self.losses}
         return {"looks": looks, **values}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
         """Read back what :meth:`dumps` wrote; shards that no longer exist are left out.
 
-        Earlier versions wrote no ``unread``, ``landed``, ``newest``, ``since`` and ``left``.
+        Earlier versions wrote no ``unread``, ``landed``, ``newest``, ``since``, ``left`` and
+        ``losses``.
         """
         looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
         held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
@@ -208,7 +211,9 @@ class ChangedLook:
         newest = load_newest(raw.get("newest", {}), table)
         since = datetime.fromisoformat(raw["since"]) if raw.get("since") else None
         left = load_suspects(raw.get("left", ()), table)
-        return cls(looks, raw["rows"], rest, held, emptied, unread, landed, newest, since, left)
+        fields = (emptied, unread, landed, newest, since, left)
+        losses = tuple(raw.get("losses", ()))
+        return cls(looks, raw["rows"], rest, held, *fields, losses=losses)
 
     def describe_unread(self) -> str:
         """Describe which rows were not compared by their keys, and why; empty if all were."""
@@ -230,6 +235,7 @@ class ChangedProgress:
     ``wrong`` are the rows that differ.  ``since`` is when comparing began.
     ``again``: the mirror was set back; nothing is known until all rows up to this batch are
     compared again. None otherwise.
+    ``losses`` are the gaps and quarantines that were open at the last look.
     """
 
     segment: LogSegment
@@ -239,13 +245,15 @@ class ChangedProgress:
     looked: datetime | None = None
     through: datetime | None = None
     again: int | None = None
+    losses: tuple[str, ...] = ()
 
     def dumps(self) -> dict[str, Any]:
         """Return JSON values for the memory of a check."""
         looked, through = (at.isoformat() if at else None for at in (self.looked, self.through))
         rows = {"pending": dump_suspects(self.pending), "wrong": dump_suspects(self.wrong)}
         times = {"since": self.since.isoformat(), "looked": looked, "through": through}
-        return {"segment": self.segment.dumps(), **rows, **times, "again": self.again}
+        more = {"again": self.again, "losses": self.losses}
+        return {"segment": self.segment.dumps(), **rows, **times, **more}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedProgress":
@@ -257,7 +265,8 @@ class ChangedProgress:
         pending, wrong = (load_suspects(raw[name], table) for name in ("pending", "wrong"))
         since = datetime.fromisoformat(raw["since"])
         segment, again = LogSegment.loads(raw["segment"]), raw.get("again")
-        return cls(segment, since, pending, wrong, looked, through, again)
+        losses = tuple(raw.get("losses", ()))
+        return cls(segment, since, pending, wrong, looked, through, again, losses)
 
     def put_back(self, batch: int, until: int, held: datetime | None) -> "ChangedProgress":
         """Return the progress after the mirror was set back from *until* to *batch*.
@@ -293,7 +302,7 @@ class ChangedProgress:
             through = self.looked
         ended = look.whole and look.rest.until >= (self.again or 0)
         again = None if ended else self.again
-        rows = replace(self, pending=pending, wrong=wrong, again=again)
+        rows = replace(self, pending=pending, wrong=wrong, again=again, losses=look.losses)
         return replace(rows, segment=look.rest, looked=looked, through=through)
 
     def waits_since(self) -> datetime:
@@ -398,6 +407,9 @@ def look_at_changes(
         segment = replace(segment, after=dropped)
     elif segment.last is None:  # only the first round of a segment may start a new lap
         emptied = world.log().emptied_shards(table, segment.after, segment.until)
+    losses = world.losses(table)
+    # the log does not name the rows of a new loss, also once it is waived
+    emptied |= frozenset(table.shards if losses - {*progress.losses} else ())
     reader, at_once = _RowReader(comparison, dict(slow)), comparison.at_once
     pending = reader.not_slow(progress.pending)[:at_once]
     again = reader.not_slow(known)[:at_once]
@@ -441,7 +453,7 @@ def look_at_changes(
     left = tuple(one for one in every if one not in read)
     return ChangedLook(
         *(tuple(looks), rows, rest, segment.held, emptied, tuple(unread), landed, reached),
-        *(since, left, reader.slow),
+        *(since, left, reader.slow, tuple(sorted(losses))),
     )
 
 

@@ -140,6 +140,19 @@ def _follow(
     followed = memory.get("followed")
     if followed is None:
         return NotYet(waits)
+    over = {"followed": None, "rest": pace.whole_every.total_seconds()}
+    if world.losses(table) - {*memory.get("losses", ())}:
+        world.remember(table, check, {**memory, **over})
+        why = f"{waits}; a gap or an undecoded change opened since, and no log names its rows"
+        until, shards = world.mirror(table).batch, tuple(map(str, table.shards))
+        none = Verified(
+            *(None, None, until),
+            shards=shards,
+            looked=until,
+            life=world.incarnation(until),
+            mirror=world.mirror(table).id,
+        )
+        return Differences((), "", behind=why, ended=world.clock(), verified=none)
     try:
         if followed["look"] is not None:
             found = _confirm_changes(comparison, pace, memory)
@@ -149,7 +162,6 @@ def _follow(
         log.info("changes_not_followed", check=check, table=table.name, why=str(error))
         found = None
     if found is None:
-        over = {"followed": None, "rest": pace.whole_every.total_seconds()}
         world.remember(table, check, {**memory, **over})
         return NotYet(f"{waits}; rows that were changed since wait for that")
     if isinstance(found, NotYet | Undecided):
@@ -379,7 +391,8 @@ def _begin(comparison: KeyedComparison, check: str, mirror: MirrorState) -> NotY
     looks = [comparison.look_at(shard).dumps() for shard in table.shards]
     memory = {"keyed": comparison.asked, "looks": looks, "ended": world.clock().isoformat()}
     rest = {"rows": None, "rest": None, MIRROR: mirror.dumps()}
-    world.remember(table, check, {**memory, **rest, **begun})
+    losses = {"losses": sorted(world.losses(table))}
+    world.remember(table, check, {**memory, **rest, **begun, **losses})
     return NotYet("a cycle has begun")
 
 

@@ -442,6 +442,23 @@ class ProbeWorld:
                 return min(known)
         return None
 
+    def losses(self, table: Table) -> frozenset[str]:
+        """Return the names of the table's open gaps and quarantines at the look of this round.
+
+        Undecoded changes of unknown tables count only for the shards of their topic.
+        """
+        if isinstance(self.look.checkpoint, Missing):
+            return frozenset()
+        checkpoint = self.look.checkpoint.value
+        shards = {*map(str, table.shards)}
+        gaps = {id_ for id_, gap in checkpoint.gaps.items() if gap.concerns(table)}
+        unread = (
+            f"{subject}@{one.batch}"
+            for subject, one in checkpoint.quarantine.items()
+            if one.table == table.name or shards & {*one.shards}
+        )
+        return frozenset({*gaps, *unread})
+
     def _covering(self, fences: Sequence[Fence]) -> Sequence[LandedBatch]:
         """Return the steps that have passed all *fences*; computed once per look for all tables."""
 

@@ -450,18 +450,6 @@ def test_a_mirror_that_is_put_back_between_two_scans_is_unknown_and_is_scanned_a
     assert claims(world)[-1] is not None
 
 
-@pytest.mark.parametrize(
-    ("version", "batch", "older"),
-    [(7, 9, False), (8, 10, False), (6, 9, True), (6, 10, True), (8, 8, True)],
-)
-def test_a_mirror_is_put_back_if_its_version_or_its_batch_is_older(
-    world: FakeWorld, version: int, batch: int, *, older: bool
-) -> None:
-    mirror = replace(world.mirror(KEYED), version=version, batch=batch)
-
-    assert bool(keyed_cycle.describe_put_back([7, 9], mirror)) is older
-
-
 @pytest.mark.parametrize("left_out", [False, True])
 def test_a_scan_that_leaves_columns_out_says_so(*, left_out: bool) -> None:
     """Else a loss in such a column would count as made good."""
@@ -529,6 +517,29 @@ def test_a_step_that_takes_too_long_is_repeated_after_ever_longer_pauses(
     assert [round(one / timedelta(minutes=1)) for one in pauses][:6] == minutes
     assert {(one.ruling.outcome, one.cause) for one in found} == {(Outcome.UNKNOWN, "source:shop")}
     assert (last.ruling.outcome, last.ruling.keys) == (Outcome.FAIL, (text(ONE, 7),))
+
+
+def test_after_a_gap_no_changes_are_followed_and_the_next_scan_finds_what_was_lost(
+    world: FakeWorld, reads: list[str]
+) -> None:
+    world.commit((Op.UPDATE, ONE, 3))
+    world.contents[ONE, 3] = 7
+    world.log_[-2].lost = True
+    world.open_losses.add("orders:0:7@9")
+    waits = verdicts(world, 4)
+    world.open_losses.clear()  # it was waived
+    waits += verdicts(world, 4)
+    assert {*reads} == set()
+    world.time += timedelta(minutes=31)
+
+    found = rule(world)
+
+    (wait,) = waits
+    assert (wait.ruling.outcome, wait.ruling.code) == (Outcome.UNKNOWN, "behind")
+    assert wait.verified is not None  # it takes the claim of the scan back
+    assert (wait.verified.through, wait.verified.oldest) == (None, None)
+    assert found[0].keys == (text(ONE, 3),)
+    assert found[0].outcome is Outcome.FAIL
 
 
 @pytest.fixture

@@ -319,6 +319,34 @@ def test_an_emptied_shard_is_compared_anew(world: FakeWorld) -> None:
     assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
 
 
+@pytest.mark.parametrize("rounds", [1, 3, 20])
+def test_after_a_gap_or_a_quarantine_all_rows_are_compared_anew_also_if_it_is_waived(
+    world: FakeWorld, rounds: int
+) -> None:
+    """The log does not name the rows that were lost, and a waiver brings none of them."""
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    world.commit((Op.UPDATE, ONE, 100))
+    world.contents[ONE, 100] = 7
+    world.log_[-2].lost = True
+    world.open_losses.add("orders:0:7@9")
+
+    found = cycles(world, rounds, ranges=2)
+    world.open_losses.clear()
+    found += cycles(world, 30 - rounds, ranges=2)
+
+    oldest = [one.oldest is None for one in compared(found)]
+    assert oldest[:5] == [False, True, True, True, True]
+    assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
+
+
+def test_a_gap_that_stays_open_begins_one_lap(world: FakeWorld) -> None:
+    world.open_losses.add("orders:0:7@9")
+
+    found = compared(cycles(world, 8))
+
+    assert found[-1].oldest is not None
+
+
 def test_rows_of_a_new_base_are_compared_by_ranges_and_are_no_changed_rows(
     world: FakeWorld,
 ) -> None:

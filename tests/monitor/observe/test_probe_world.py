@@ -22,7 +22,7 @@ from monitor.spark.requests import SparkLooks
 from monitor.store.store import ServiceStore
 from pipeline.backfill_state import Backfill
 from pipeline.changelog.transactions import FindIncarnation
-from pipeline.checkpoint import Checkpoint, Incarnations
+from pipeline.checkpoint import Checkpoint, Gap, Incarnations, Quarantine
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
@@ -97,6 +97,28 @@ def world(
 
 def test_the_order_of_a_tables_changes_is_that_of_its_sources(tmp_path: Path) -> None:
     assert world(tmp_path).ordering(TABLE) is Ordering.SEQUENCE
+
+
+def test_the_losses_of_a_table_are_its_open_gaps_and_undecoded_changes(tmp_path: Path) -> None:
+    gaps = {
+        "g@1": Gap("g@1", "t", 0, 1, 9, "retention", shards=(str(SHARD),)),
+        "all@1": Gap("all@1", "t", 0, 1, 9, "retention"),
+        "other@1": Gap("other@1", "t", 0, 1, 9, "retention", tables=("shop.x",)),
+    }
+    quarantine = {
+        str(SHARD): Quarantine("shop.t", 7, 1, ("m",)),
+        "topic:t": Quarantine(None, 8, 1, ("m",), (str(SHARD),)),
+        "topic:x": Quarantine(None, 8, 1, ("m",)),
+    }
+    landed = Checkpoint("shop", 9, gaps=gaps, quarantine=quarantine)
+
+    known = world(tmp_path, checkpoint=Sample(landed, NOON, timedelta(1)))
+
+    assert known.losses(TABLE) == {"g@1", "all@1", f"{SHARD}@7", "topic:t@8"}
+
+
+def test_without_a_checkpoint_no_loss_is_known(tmp_path: Path) -> None:
+    assert world(tmp_path).losses(TABLE) == frozenset()
 
 
 def test_all_probes_of_a_round_see_one_version_of_a_mirror(tmp_path: Path) -> None:
