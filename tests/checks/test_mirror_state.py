@@ -1,12 +1,24 @@
 """Which mirrors continue the one that a check has compared."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from shutil import copytree, rmtree
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from checks.mirror_state import MirrorState, follow_mirror
+from checks.world import MirrorSide, World
+from pipeline.apply.mirror import Commit
 from pipeline.errors import ProofError
+from pipeline.model import Table
+from pipeline.settings import PipelineSettings
+from pipeline.tables.delta.table_format import DeltaMirrors
+from pipeline.tables.lake import Lake
+from tests.builders.change_log import commit_properties
 from tests.checks.world_fake import TABLE, FakeWorld
 
 
@@ -74,3 +86,90 @@ def raise_proof_error(*_: object) -> None:
 @pytest.mark.parametrize("stored", [None, [3, 7], []])
 def test_a_memory_of_an_earlier_version_names_no_mirror(stored: list[str | int] | None) -> None:
     assert MirrorState.loads(stored) is None
+
+
+class DeltaWorld:
+    """The mirror of a table in a real lake."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake = Lake(PipelineSettings(str(folder), "", ()), DeltaMirrors(None))
+        self.path = self.lake.settings.mirror(TABLE.name)
+        self.batch = -1
+
+    def mirror(self, table: Table) -> MirrorSide:
+        return self.lake.mirror(table)
+
+    def mirror_commits(self, table: Table, since: int) -> Sequence[Commit]:
+        return self.lake.history(table.name, since)
+
+    def merge(self, **more: Any) -> None:
+        """The next batch, as Sluice commits it."""
+        self.batch += 1
+        note = f'{{"sluice": {{"after": {self.batch - 1}, "batch": {self.batch}}}}}'
+        rows = pa.table({"id": [self.batch]} | more)
+        mode = {"mode": "append", "schema_mode": "merge"}
+        own = commit_properties(self.batch, note)
+        write_deltalake(self.path, rows, commit_properties=own, **mode)
+
+    def follow(self, known: MirrorState | None) -> tuple[MirrorState, str]:
+        return follow_mirror(TABLE, cast(World, self), known)
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> DeltaWorld:
+    world = DeltaWorld(tmp_path / "lake")
+    for _ in range(3):
+        world.merge()
+    return world
+
+
+def test_merges_new_columns_and_maintenance_continue_a_delta_mirror(delta: DeltaWorld) -> None:
+    known = delta.follow(None)[0]
+    delta.merge()
+    delta.merge(more=["a new column"])
+    merged, after_merges = delta.follow(known)
+    DeltaTable(delta.path).optimize.compact()
+    DeltaTable(delta.path).vacuum(0, enforce_retention_duration=False, dry_run=False)
+
+    assert (after_merges, merged.batch, bool(merged.entry)) == ("", 4, True)
+    assert [delta.follow(one)[1] for one in (known, merged)] == ["", ""]
+
+
+def delete_row(delta: DeltaWorld) -> None:
+    DeltaTable(delta.path).delete("id = 1")
+
+
+def restore_version(delta: DeltaWorld) -> None:
+    DeltaTable(delta.path).restore(1)
+
+
+def recreate(delta: DeltaWorld) -> None:
+    rmtree(delta.path)
+    delta.batch = -1
+    for _ in range(3):
+        delta.merge()
+
+
+def put_back_and_merge(delta: DeltaWorld) -> None:
+    """Version and batch are the same again."""
+    saved = f"{delta.path}.saved"
+    copytree(delta.path, saved)
+    (Path(saved) / "_delta_log" / f"{2:020d}.json").unlink()
+    rmtree(delta.path)
+    copytree(saved, delta.path)
+    delta.batch = 1
+    delta.merge()
+
+
+@pytest.mark.parametrize("alter", [delete_row, restore_version, recreate, put_back_and_merge])
+def test_other_writers_and_put_back_logs_end_what_was_compared_of_a_delta_mirror(
+    delta: DeltaWorld, alter: Any
+) -> None:
+    known = delta.follow(None)[0]
+    alter(delta)
+
+    state, why = delta.follow(known)
+
+    assert why
+    assert (state.version, bool(state.entry)) == (delta.mirror(TABLE).version, True)
+    assert delta.follow(state) == (state, "")
