@@ -303,10 +303,13 @@ def _why_other_rows(inputs: Inputs, one: Verified) -> str:
         return f"rows were compared when the mirror held batch {one.batch}, which it does not now"
     if mirror.value.mirror != one.mirror:
         return "the mirror is another table than the one whose rows were compared"
-    altered = mirror.value.altered
-    if altered is not None and (one.at is None or one.at <= altered):
-        why = "another writer changed the mirror, or it was put back"
-        return f"{why}, found at {_second(altered)}; its rows were not compared since"
+    if mirror.value.foreign > one.version:
+        foreign = f"version {mirror.value.foreign} of the mirror is not Sluice's"
+        return f"{foreign}, and its rows were not compared since"
+    back = mirror.value.put_back
+    if back is not None and (one.at is None or one.at <= back):
+        why = f"the mirror was put back to an older version, found at {_second(back)}"
+        return f"{why}; its rows were not compared since"
     return "" if isinstance(checkpoint, Missing) else _why_other(inputs, one, checkpoint.value)
 
 

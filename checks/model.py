@@ -102,8 +102,8 @@ class Verified:
     ``looked`` is the batch up to which the check has read the change log. A base that is complete
     later is not compared.
     ``life`` is the incarnation of the change log that landed that batch; None if it is not known.
-    ``mirror`` is the id of the compared mirror. ``at`` is an instant before it was read; None if
-    that is not known.
+    ``mirror`` and ``version`` are the id and the version of the compared mirror. ``at`` is an
+    instant before it was read; None if that is not known.
     ``lapless``: by its settings the check compares no older rows, so ``oldest`` stays None.
     ``partial``: some columns are not compared.
     """
@@ -118,6 +118,7 @@ class Verified:
     lapless: bool = False
     partial: bool = False
     mirror: str = ""
+    version: int = -1
     at: datetime | None = None
 
 

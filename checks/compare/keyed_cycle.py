@@ -120,7 +120,8 @@ def _take_step(
         if verified is not None:
             partial = are_partial(comparison.columns)
             life = world.incarnation(verified.looked)
-            verified = replace(verified, life=life, partial=partial, mirror=state.id)
+            verified = replace(verified, life=life, partial=partial)
+            verified = replace(verified, mirror=state.id, version=state.version)
             if not reading.found:
                 rest = pace.followed_every.total_seconds()
                 memory = {**memory, "followed": {"batch": verified.looked, "look": None}}
@@ -290,6 +291,7 @@ def _verify_changes(
         life=world.incarnation(look["until"]),
         partial=are_partial(comparison.columns),
         mirror=world.mirror(table).id,
+        version=world.mirror(table).version,
     )
 
 

@@ -397,6 +397,7 @@ class Values:
             lapless=not self.ranges,
             partial=are_partial(comparison.columns),
             mirror=world.mirror(table).id,
+            version=world.mirror(table).version,
         )
         looked = f"{reading.looked}{_describe_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())

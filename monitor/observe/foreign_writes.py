@@ -44,16 +44,16 @@ class ForeignWrites:
     _found: dict[str, Intrusion] = field(default_factory=dict)
     _last: dict[str, MirrorPosition] = field(default_factory=dict)
     _foreign: dict[str, int] = field(default_factory=dict)
-    _altered: dict[str, datetime] = field(default_factory=dict)
+    _put_back: dict[str, datetime] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
         """Return, by table, the foreign writes that were found and not reverted."""
         return dict(self._found)
 
-    def inspect(self, table: str, mirror: MirrorPosition, at: datetime) -> datetime | None:
+    def inspect(self, table: str, mirror: MirrorPosition, at: datetime) -> MirrorPosition:
         """Search *mirror*'s commits since the last call for a foreign one.
 
-        Return `MirrorPosition.altered`. *at* is the present time, after *mirror* was read.
+        Return *mirror* with its ``put_back`` and ``foreign``. *at* is a time after it was read.
 
         Raises:
             ProofError: the log has lost commits that were never read.
@@ -64,12 +64,13 @@ class ForeignWrites:
         if other:
             self._seen.pop(table, None)
         if other or mirror.version < before.version or mirror.batch < before.batch:
-            self._altered[table] = at
+            self._put_back[table] = at
             self._foreign.pop(table, None)
-        self._search(table, mirror.version, at)
-        return self._altered.get(table)
+        self._search(table, mirror.version)
+        foreign = self._foreign.get(table, -1)
+        return replace(mirror, put_back=self._put_back.get(table), foreign=foreign)
 
-    def _search(self, table: str, version: int, at: datetime) -> None:
+    def _search(self, table: str, version: int) -> None:
         known = self._seen.get(table, KnownVersion(max(version - FIRST_LOOK, 0)))
         if version == known.version:
             return
@@ -81,8 +82,7 @@ class ForeignWrites:
             commits = ()  # too old: the Delta log no longer has these entries
         intrusion, good = find_intrusion(commits, known, accepted_versions(table, self.waived()))
         newest = newest_foreign(commits, known)
-        if newest > self._foreign.get(table, -1):
-            self._foreign[table], self._altered[table] = newest, at
+        self._foreign[table] = max(newest, self._foreign.get(table, -1))
         if intrusion is not None:
             self._found[table] = intrusion
             return  # later commits are judged again from here, until the write is reverted

@@ -202,8 +202,7 @@ class Sampler:
             self._unreadable[table] = NO_MIRROR
             return Missing(f"{NO_MIRROR} yet")
         self._unreadable.pop(table, None)
-        altered = self.foreign.inspect(table, found, self.clock())
-        return replace(found, altered=altered)
+        return self.foreign.inspect(table, found, self.clock())
 
 
 @dataclass(eq=False)

@@ -58,15 +58,17 @@ class MirrorPosition:
     """The version of a mirror, and the batch of its lane that it is applied through.
 
     ``mirror`` is its table id, which differs for a recreated table in the same folder. ``images``
-    are the versions that are images of cuts, oldest cut first. ``altered`` is when a look last
-    found another table, an older version or a foreign commit there; None if none has.
+    are the versions that are images of cuts, oldest cut first. ``put_back`` is when a look last
+    found an older version than before. ``foreign`` is the newest version of a foreign
+    commit, even a waived one; -1 if none is known.
     """
 
     version: int
     batch: int
     mirror: str = ""
     images: tuple[Image, ...] = ()
-    altered: datetime | None = None
+    put_back: datetime | None = None
+    foreign: int = -1
 
     def image(self, cut: datetime) -> Image | None:
         """Return the image of *cut*, if any."""
@@ -213,8 +215,7 @@ def _as_mirror(
         return Missing(f"the copy is being loaded; {at.parts} parts are complete")
     if at.mirror != mirror.value.mirror:
         return Missing("the copy belongs to a mirror that was recreated since")
-    altered = mirror.value.altered
-    position = MirrorPosition(at.version, at.batch, at.mirror, altered=altered)
+    position = replace(mirror.value, version=at.version, batch=at.batch, images=())
     return Sample(position, copy.at, copy.budget)
 
 

@@ -67,6 +67,22 @@ def test_another_mirror_does_not_continue_it(other: dict[str, Any], why: str) ->
     assert follow_mirror(TABLE, world, state)[1] == ""
 
 
+@pytest.mark.parametrize(
+    ("version", "batch", "older"),
+    [(0, 0, False), (1, 1, False), (-1, 0, True), (-1, 1, True), (0, -1, True), (1, -1, True)],
+)
+def test_a_mirror_is_put_back_if_its_version_or_its_batch_is_older(
+    version: int, batch: int, *, older: bool
+) -> None:
+    """*version* and *batch* are those of the mirror, counted from the known ones."""
+    world, state = compared()
+    before = state.version - version
+    known = MirrorState(state.id, before, state.batch - batch, f"entry {before}")
+    world.versions.pop()  # the next look pins the same version
+
+    assert bool(follow_mirror(TABLE, world, known)[1]) is older
+
+
 def test_a_mirror_whose_commits_are_gone_was_compared_once_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,10 +122,9 @@ class DeltaWorld:
         """The next batch, as Sluice commits it."""
         self.batch += 1
         note = f'{{"sluice": {{"after": {self.batch - 1}, "batch": {self.batch}}}}}'
-        rows = pa.table({"id": [self.batch]} | more)
-        mode = {"mode": "append", "schema_mode": "merge"}
+        rows: pa.Table = pa.table({"id": [self.batch]} | more)
         own = commit_properties(self.batch, note)
-        write_deltalake(self.path, rows, commit_properties=own, **mode)
+        write_deltalake(self.path, rows, mode="append", schema_mode="merge", commit_properties=own)
 
     def follow(self, known: MirrorState | None) -> tuple[MirrorState, str]:
         return follow_mirror(TABLE, cast(World, self), known)

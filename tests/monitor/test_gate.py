@@ -419,6 +419,7 @@ def compare_rows(rig: Rig) -> Verdict:
         shards=(f"shop/{USERS}",),
         looked=rig.newest.batch,
         mirror=rig.lake.mirrors[USERS].mirror,
+        version=rig.lake.mirrors[USERS].version,
     )
     equal = Ruling(Outcome.PASS, "all are equal")
     passed = Verdict(USERS, "values", equal, rig.now, verified=compared)
@@ -492,6 +493,16 @@ def test_verified_waits_until_an_altered_mirror_was_compared(
     assert claims(healthy) == (None, None)
     healthy.second()
     compare_rows(healthy)
+    assert healthy.ask(cut=DAY, verified="1")[0] == 200
+
+
+def test_verified_holds_if_a_foreign_write_was_compared_before_it_was_found(healthy: Rig) -> None:
+    healthy.intrude(USERS)
+    id_ = f"foreign_write:{USERS}:{healthy.lake.mirrors[USERS].version}"
+    healthy.store.waivers.add(Waiver(id_, "known", "on call", healthy.now))
+    compare_rows(healthy)
+    healthy.second(2)
+
     assert healthy.ask(cut=DAY, verified="1")[0] == 200
 
 

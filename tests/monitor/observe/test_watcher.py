@@ -100,8 +100,9 @@ class Untouched:
     def found(self) -> Mapping[str, object]:
         return {}
 
-    def inspect(self, table: str, version: int, mirror: str) -> None:
+    def inspect(self, table: str, mirror: MirrorPosition, at: datetime) -> MirrorPosition:
         """Nothing is found."""
+        return mirror
 
 
 @dataclass(eq=False)
