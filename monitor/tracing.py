@@ -522,7 +522,9 @@ class Tracer:
         said = (answers["quarantine"], answers["mirror"], answers.get("before"), search)
         traces = []
         for shard in subject.shards:
-            hops = _Hops(subject, shard, seen.rows[shard], topics[shard.source], *said)
+            hops = _Hops(
+                subject, shard, seen.rows[shard], topics[shard.source], *said, seen.known_batch
+            )
             traces.append(self._judge(hops, seen, checkpoint))
         kept = tuple(one for one in traces if not one.nothing) or tuple(traces[:1])
         records = sum(
@@ -626,6 +628,7 @@ class _Hops:
     mirror: tuple[MirrorLook, ...] | Missing
     before: tuple[MirrorLook, ...] | Missing | None
     search: KeySearch | Missing
+    known_batch: int
 
     @property
     def changes(self) -> tuple[KeyChange, ...] | Missing:
@@ -635,13 +638,21 @@ class _Hops:
 
     @property
     def waiting(self) -> tuple[WaitingRecord, ...] | Missing:
-        """Records that had not landed when the log was searched."""
+        """Records that had not landed when the log was searched.
+
+        A partition lands in the order of its offsets. So records below one that has landed since
+        the trace began have landed, too, even if the search leaves them out.
+        """
         if isinstance(self.topic, Missing):
             return self.topic
         changes = () if isinstance(self.changes, Missing) else self.changes
-        landed = {(one.place, one.offset) for one in changes}
+        landed, highest = {(one.place, one.offset) for one in changes}, dict[Any, int]()
+        for one in changes:
+            if one.batch > self.known_batch:
+                highest[one.place] = max(one.offset, highest.get(one.place, -1))
         own = (one for one in self.topic.found if one.shard == self.shard)
-        return tuple(one for one in own if (one.at, one.offset) not in landed)
+        above = (one for one in own if one.offset > highest.get(one.at, -1))
+        return tuple(one for one in above if (one.at, one.offset) not in landed)
 
     @property
     def newest_waiting(self) -> str | Missing:

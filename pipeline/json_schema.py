@@ -19,6 +19,7 @@ invalid.
 import json
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -103,7 +104,9 @@ class _Followed(threading.local):
 
 
 _followed = _Followed()
-_last: tuple[Any, Any] | None = None  # a schema and its validator: a column uses one schema
+VALIDATORS = 32  # that are kept: a validator takes long to make, and each value asks for one
+_validators: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # by id of the schema, kept beside
+_lock = threading.Lock()
 
 
 def validate(instance: Any, schema: Any) -> None:
@@ -114,14 +117,22 @@ def validate(instance: Any, schema: Any) -> None:
         SchemaError: *schema* is not a JSON schema.
         TooManyReferencesError: the check would take too long.
     """
-    global _last  # noqa: PLW0603  - each value of a column asks, and a validator takes long to make
-    known = _last
-    if known is None or known[0] is not schema:
-        known = schema, _make_validator(schema)
-        _last = known
     _followed.begin(instance)
-    if not known[1].is_valid(instance):
+    if not _validator_of(schema).is_valid(instance):
         raise ValidationError("the value does not meet the schema")
+
+
+def _validator_of(schema: Any) -> Any:
+    """Return the validator of that *schema* object; several evaluations run at once."""
+    with _lock:
+        known = _validators.get(id(schema))
+    if known is None:
+        known = schema, _make_validator(schema)
+        with _lock:
+            _validators[id(schema)] = known
+            while len(_validators) > VALIDATORS:
+                _validators.popitem(last=False)
+    return known[1]
 
 
 def loads(text: Any) -> Any:

@@ -9,7 +9,7 @@ number of values, or rows, never a value.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
@@ -45,7 +45,7 @@ SURE = 1e-9  # highest likelihood that the matches are chance
 BY_CHANCE = 2.0  # above each likelihood: every valid value counts
 SPREAD = 5  # prefixes of three digits; a counter that runs through phone numbers has fewer
 TRIES = 2000
-TRIED = 50  # numbers of a value that may be a phone's: 70 us each
+TRIED = 50  # numbers of a value that may be a phone's: 70 us each; those behind them are not found
 LONGEST = 10_000  # characters of a value: some milliseconds, for any characters
 GOLDEN = 0x9E3779B97F4A7C15  # its multiples are evenly spread, for any divisor
 
@@ -59,7 +59,7 @@ _ISSUERS = re.compile(
 Visa, Mastercard, Amex, JCB, Diners, Discover, UnionPay.
 """
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}(?![\w-])")
-_INTERNATIONAL = re.compile(r"(?<![\w+])\+\d[\d ()-]{6,18}\d(?!\w)")
+_INTERNATIONAL = re.compile(r"(?<![\w+])\+[1-9][\d ()-]{6,18}\d(?!\w)")
 _NATIONAL = re.compile(r"(?<![\w.,:/=+-])\d(?:[ -]?\d){6,13}(?![\w/=]|[.,:-]\d)")
 _MOBILE = (PhoneNumberType.MOBILE, PhoneNumberType.FIXED_LINE_OR_MOBILE)
 _SECRETS = re.compile(
@@ -286,8 +286,12 @@ def _log_term(tries: int, hits: int, chance: float) -> float:
 
 def _international_phones(values: Sequence[str], _: float) -> list[bool]:
     """Which values contain an international phone number; the first few candidates are tried."""
-    found = (islice(_INTERNATIONAL.finditer(one), TRIED) for one in values)
-    return [any(_reachable(one.group()) for one in numbers) for numbers in found]
+    return [any(map(_reachable, _candidates(_INTERNATIONAL, one))) for one in values]
+
+
+def _candidates(form: re.Pattern[str], value: str) -> Iterator[str]:
+    """Yield the first ``TRIED`` texts in *value* that may be phone numbers by their *form*."""
+    return (one.group() for one in islice(form.finditer(value), TRIED))
 
 
 def _national_phones(regions: Sequence[str], values: Sequence[str], sure: float) -> list[bool]:
@@ -309,7 +313,7 @@ def _mobiles(values: Sequence[str], region: str, sure: float) -> list[bool]:
     The share that matches by chance is found by trying. A counter that runs through such numbers
     has few prefixes.
     """
-    numbers = [number for one in values for number in _NATIONAL.findall(one)]
+    numbers = {number for one in values for number in _candidates(_NATIONAL, one)}
     good = {one for one in numbers if _is_mobile(one, region)}
     if len({one[:3] for one in good}) < SPREAD:
         return [False] * len(values)
@@ -326,7 +330,7 @@ def _is_mobile(text: str, region: str) -> bool:
 
 
 def _has_mobile(regions: Sequence[str], text: str) -> bool:
-    return any(_is_mobile(one, at) for one in _NATIONAL.findall(text) for at in regions)
+    return any(_is_mobile(one, at) for one in _candidates(_NATIONAL, text) for at in regions)
 
 
 @lru_cache

@@ -372,8 +372,11 @@ def _list_compared(each: ExpectationSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(list_condition_columns(each.kwargs.get("row_condition"))))
 
 
-def _unfit(each: ExpectationSettings) -> str:
-    """Why no expectation can be built from it; empty if one can."""
+def _unfit(each: ExpectationSettings, *, by_spark: bool = True) -> str:
+    """Why no expectation can be built from it; empty if one can.
+
+    With *by_spark*, a regular expression that Spark reads differently from memory is a fault, too.
+    """
     from great_expectations.exceptions.exceptions import (  # noqa: PLC0415
         GreatExpectationsError,
     )
@@ -393,7 +396,7 @@ def _unfit(each: ExpectationSettings) -> str:
     least, most = each.kwargs.get("min_value"), each.kwargs.get("max_value")
     if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
         return "kwargs: min_value is above max_value; correct them"
-    return _explain_patterns(each)
+    return _explain_patterns(each, by_spark=by_spark)
 
 
 def _unsupported(each: ExpectationSettings) -> str:
@@ -401,6 +404,9 @@ def _unsupported(each: ExpectationSettings) -> str:
     for name, value in each.kwargs.items():
         if isinstance(value, Mapping) and "$PARAMETER" in value:
             return f"kwargs.{name}: is a suite parameter, and there are none; write its value"
+    query = each.kwargs.get("unexpected_rows_query")
+    if isinstance(query, str) and "{batch}" not in query:
+        return "kwargs.unexpected_rows_query: reads no mirror; write FROM {batch}"
     if each.type in NEED_DATABASE:
         fix = "write a regular expression" if "_like_" in each.type else "leave it out"
         return f"type: {each.type} needs an SQL database, which a mirror is not; {fix}"
@@ -444,7 +450,7 @@ def _explain_arguments(error: Exception, each: ExpectationSettings) -> str:
     return ", ".join(found.values()) or shorten(str(error), 200, placeholder=" ...")
 
 
-def _explain_patterns(each: ExpectationSettings) -> str:
+def _explain_patterns(each: ExpectationSettings, *, by_spark: bool) -> str:
     """The fault of its regular expressions; empty without one."""
     name = "regex_list" if each.type.endswith("_list") else "regex"
     is_match = each.type.endswith(("_match_regex", "_match_regex_list"))
@@ -467,7 +473,7 @@ def _explain_patterns(each: ExpectationSettings) -> str:
             return f"kwargs.{name}: has {error}"
     for one in patterns:
         why = explain_unreadable(one)
-        if not why and name != "json_schema":  # RE2 evaluates those in Spark, too
+        if by_spark and not why and name != "json_schema":  # RE2 evaluates those in Spark, too
             why = explain_different(one)
         if why:
             return f"kwargs.{name}: {why}"
@@ -682,8 +688,10 @@ def _ask(
     plain = {name: type_ for name, type_ in types.items() if name != SLUICE}
     if not plain.keys() >= set(_list_compared(each)):
         return Asked(number, each, why="its row_condition names an unknown column; correct it")
-    if _unfit(each) or list(find_strange_columns([each], list(plain))):
-        return Asked(number, each, why="no such expectation or column, or wrong arguments")
+    if why := _unfit(each, by_spark=not by_pandas):
+        return Asked(number, each, why=why)
+    if list(find_strange_columns([each], list(plain))):
+        return Asked(number, each, why="it names an unknown column; correct it")
     try:
         condition = each.kwargs.get("row_condition")
         if by_pandas:

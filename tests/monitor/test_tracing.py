@@ -14,6 +14,7 @@ import pytest
 from checks.trace import TraceState
 from monitor.tracing import MirrorLook, ShardTrace, SourceLook, Trace
 from pipeline.apply.catalog import Catalog
+from pipeline.changelog import key_search
 from pipeline.changelog.key_search import KeySearch, SoughtKeys
 from pipeline.checkpoint import Quarantine, RowStandards
 from pipeline.errors import ConfigError, UnreachableError
@@ -163,6 +164,34 @@ def test_a_record_in_the_topic_waits_until_it_landed(traced: TracedLake) -> None
     assert waits.records.read == 1
     assert one(other).verdict.state is TraceState.MERGED
     assert unmerged.verdict.state is TraceState.LANDED_NOT_MERGED, "its record is not waiting"
+
+
+def test_records_that_landed_meanwhile_do_not_wait_though_the_search_leaves_them_out(
+    traced: TracedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_search, "MOST_CHANGES", 2)
+    for number in range(20, 30):
+        traced.topics.put("s", 600 + number, "new", key=1)
+    landed = {TopicPartition(TOPIC, 0): PartitionEnd(0, TOPIC)}
+    remember(traced.lake, offsets=landed)
+    traced.lake.land()
+    seen, search = list[int](), Lake.key_changes
+
+    def land_first(lake: Lake, sought: SoughtKeys) -> KeySearch:
+        if not seen:
+            rows = [row(U, 620 + n, 1, "new") | {"offset": n} for n in range(10)]
+            traced.lake.land(*rows)
+        found = search(lake, sought)
+        seen.append(found.left_out)
+        return found
+
+    monkeypatch.setattr(Lake, "key_changes", land_first)
+
+    found = one(traced.trace("1"))
+
+    assert seen[0] > 0
+    assert found.waiting == ()
+    assert found.verdict.state is TraceState.LANDED_NOT_MERGED, found.verdict
 
 
 def test_each_shard_is_judged_for_itself(tmp_path: Path) -> None:

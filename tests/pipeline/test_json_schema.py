@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]  # it has none
 import pytest
 
+from pipeline import json_schema
 from pipeline.json_schema import (
     SchemaError,
     TooManyReferencesError,
@@ -348,3 +349,24 @@ def test_a_pattern_that_only_re2_reads_is_one_of_a_schema() -> None:
         *(True, False),
         *(True, False),
     ]
+
+
+def test_a_validator_is_made_once_for_each_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two columns, or two evaluations, ask in turns; to make a validator takes milliseconds."""
+    made, make = list[Any](), json_schema._make_validator
+
+    def noted(schema: Any) -> Any:
+        made.append(schema)
+        return make(schema)
+
+    monkeypatch.setattr(json_schema, "_make_validator", noted)
+    one, other = {"type": "integer"}, {"type": "string"}
+    for _ in range(3):
+        validate(1, one)
+        validate("a", other)
+
+    assert made == [one, other]
+
+    for number in range(2 * json_schema.VALIDATORS):
+        validate(number, {"const": number})
+    assert len(json_schema._validators) == json_schema.VALIDATORS

@@ -114,3 +114,18 @@ def test_of_one_value_a_few_phone_numbers_are_tried(monkeypatch: pytest.MonkeyPa
 
     assert pii.find_kinds([value], [], []) == []
     assert len(tried) == pii.TRIED
+
+
+def test_numbers_that_begin_like_no_country_hide_no_phone_number() -> None:
+    value = f"{'+0 0000000 ' * 60}+43 1 5337570"
+
+    assert [one.kind for one in pii.find_kinds([value], [], [])] == ["phone"]
+
+
+def test_of_one_value_a_few_national_numbers_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = list[str]()
+    monkeypatch.setattr(pii, "_is_mobile", lambda text, _: tried.append(text))
+    value = ";".join(str(number) for number in range(10_000_000, 10_000_900))
+
+    assert pii.find_kinds([value], [], ["CN"]) == []
+    assert len(tried) == pii.TRIED

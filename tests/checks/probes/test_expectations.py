@@ -600,6 +600,23 @@ def test_a_query_is_evaluated_by_spark_of_however_few_rows(world: RowsWorld) -> 
     assert [one.expectations for one in world.spark.asked] == [probe.suite]
 
 
+def test_a_query_that_reads_no_mirror_is_a_mistake() -> None:
+    asked = expect(QUERY, unexpected_rows_query="SELECT * FROM orders WHERE id > 9")
+
+    ((_, fault),) = find_mistakes([asked])
+
+    assert fault == "kwargs.unexpected_rows_query: reads no mirror; write FROM {batch}"
+
+
+def test_a_pattern_that_only_spark_reads_differently_is_evaluated_in_memory() -> None:
+    asked = expect("expect_column_values_to_match_regex", column="v", regex=r"\bcaf\b")
+
+    (found,) = evaluate_rows(pa.table({"id": [1], "v": ["a caf"]}), TABLE, [asked])
+
+    assert found.met is True
+    assert len(list(find_mistakes([asked]))) == 1
+
+
 @dataclass
 class WideMirror(RowsMirror):
     """A mirror whose ``count`` rows are views of the same text of ``size`` bytes, or of 6."""
