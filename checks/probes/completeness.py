@@ -210,7 +210,8 @@ class Completeness:
         count = _count_since(table, world, memory)
         ended, found = world.clock(), count.tally
         shown = _describe_newest(found, table, world, memory, count.until)
-        unended = _find_unended(table, world, memory, count)
+        is_told = shown == ENDED  # else there is no ruling, so nothing is waited for
+        unended = _find_unended(table, world, memory, count, ended) if is_told else {}
         count.remember(table, world, memory, shown=shown, unended=unended)
         if shown == UNREPORTED:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
@@ -416,22 +417,24 @@ def _describe_newest(
 
 
 def _find_unended(
-    table: Table, world: World, memory: Mapping[str, Any], count: SettledCount
+    table: Table, world: World, memory: Mapping[str, Any], count: SettledCount, now: datetime
 ) -> dict[str, str]:
     """Return sources whose changes name transactions without an END, and since when.
 
-    An END of the source, of any transaction, ends this state.
+    An END of the source, of any transaction, ends this state. So does one that has landed but is
+    not judged yet. A new state begins *now*: after a pause, the judged batches are old.
     """
     if count.new and len(table.sources) == 1:
         return {}
     known, log = memory.get("unended", {}), world.log()
     after = max(memory["after"], log.dropped)
-    silent = {*table.sources} - log.ended_sources(after, count.until)
+    newest = max(count.until, min(log.batch, count.until + MOST_BATCHES))
+    silent = {*table.sources} - log.ended_sources(after, newest)
     found = {source: since for source, since in known.items() if source in silent}
     if silent - found.keys():
         back = max(after - END_BACK, log.dropped)
         fresh = log.unended_sources(table, after, count.until, back) & silent
-        found |= dict.fromkeys(sorted(fresh - found.keys()), str(memory["ended"]))
+        found |= dict.fromkeys(sorted(fresh - found.keys()), now.isoformat())
     return found
 
 

@@ -213,11 +213,18 @@ class LogReader:
 
     def ended_sources(self, after: int, until: int) -> frozenset[str]:
         """Return sources with an END in batches in ``(after, until]``."""
+        batches = range(after + 1, until + 1)
+        return frozenset().union(*self.memory.ended(batches, self._read_ended).values())
+
+    def _read_ended(self, batches: Sequence[int]) -> Mapping[int, frozenset[str]]:
         found = self.pinned.select(
-            f"SELECT DISTINCT source FROM t WHERE {self._batches(after, until)}"  # noqa: S608
-            f" AND op = {quote_literal(Op.END)}"
+            "SELECT DISTINCT batch, source FROM t WHERE"  # noqa: S608
+            f" {self._batches(batches[0] - 1, batches[-1])} AND op = {quote_literal(Op.END)}"
         )
-        return frozenset(row["source"] for row in found)
+        ended: dict[int, set[str]] = {}
+        for row in found:
+            ended.setdefault(int(row["batch"]), set()).add(row["source"])
+        return {batch: frozenset(sources) for batch, sources in ended.items()}
 
     def unended_sources(self, table: Table, after: int, until: int, back: int) -> frozenset[str]:
         """Return sources of live changes in ``(after, until]`` whose transactions did not end.
@@ -226,6 +233,11 @@ class LogReader:
         """
         named = f"{among_sql('op', ROWS)} AND origin = {int(Origin.LIVE)} AND batch > {after}"
         named += f' AND t."table" = {quote_literal(table.name)}'
+        if not self.pinned.select(
+            f"SELECT 1 AS n FROM t WHERE {self._batches(after, until)} AND {named}"  # noqa: S608
+            f" AND {TX} IS NOT NULL LIMIT 1"
+        ):
+            return frozenset()  # most tables are idle: the ENDs of many batches are not read
         ended = f"op = {quote_literal(Op.END)}"
         found = self.pinned.select(
             "SELECT source, max(changed) AS changed, max(changed * ended) AS both FROM"  # noqa: S608

@@ -163,6 +163,7 @@ class LogMemory:
     _sizes: dict[int, int] = field(default_factory=dict)
     _spans: dict[int, Spans] = field(default_factory=dict)
     _counts: dict[int, int] = field(default_factory=dict)
+    _ended: dict[int, frozenset[str]] = field(default_factory=dict)
 
     def of(self, log: str, until: int, incarnation: FindIncarnation = unknown_incarnation) -> None:
         """Forget everything unless this is the same *log*, grown to *until*.
@@ -171,7 +172,7 @@ class LogMemory:
         """
         if self._log != log or until < self.until or incarnation(self.until) != self._incarnation:
             self.touches, self.emptied, self._ends, self._sizes = {}, {}, {}, {}
-            self._spans, self._counts, self.keys = {}, {}, {}
+            self._spans, self._counts, self._ended, self.keys = {}, {}, {}, {}
         self._log, self.until, self._incarnation = log, until, incarnation(until)
 
     def keep_keys(self, table: str, known: KnownKeys) -> None:
@@ -218,6 +219,14 @@ class LogMemory:
     ) -> Mapping[int, int]:
         """Return the number of ENDs in each of *batches*; *read* as for `spans`."""
         return _recall(self._counts, batches, read, 0)
+
+    def ended(
+        self,
+        batches: Iterable[int],
+        read: Callable[[Sequence[int]], Mapping[int, frozenset[str]]],
+    ) -> Mapping[int, frozenset[str]]:
+        """Return the sources with an END in each of *batches*; *read* as for `spans`."""
+        return _recall(self._ended, batches, read, frozenset[str]())
 
     def _take(self, batches: range, read: Callable[[range], Iterator[Ended]]) -> None:
         by_batch: dict[int, dict[tuple[str, str], list[Ended]]] = {batch: {} for batch in batches}

@@ -587,6 +587,10 @@ class FakeLog(LogReader):
     def dropped(self) -> int:
         return self.world.dropped
 
+    @property
+    def batch(self) -> int:
+        return self.world.landed_batch()
+
     def key_of(self, shard: Shard, id_: int) -> str:
         """As Debezium spells it, with ``bigint.unsigned.handling.mode`` set to ``precise``."""
         if "unsigned" not in self.world.columns[shard]["id"]:

@@ -129,6 +129,31 @@ def test_f48_the_ends_of_a_batch_are_read_once_for_all_tables(line: Line) -> Non
     assert "batch > 1 AND batch <= 2" in payloads[1]
 
 
+def test_the_sources_with_an_end_in_a_batch_are_read_once_for_all_tables(line: Line) -> None:
+    for batch in range(3):
+        rows = [end_event(f"x{batch}", t=1)] if batch != 1 else [key_change(Op.CREATE, 1, "k", 0)]
+        write_changes(line.path, batch, rows)
+    reader = line.reader()
+
+    found = [reader.ended_sources(*span) for span in [(-1, 1), (0, 1), (0, 1), (0, 2), (-1, 2)]]
+
+    assert found == [{"shop"}, frozenset(), frozenset(), {"shop"}, {"shop"}]
+    assert len(line.asked) == 2
+    line.memory.of("another log", 2)
+    reader.ended_sources(-1, 2)
+    assert len(line.asked) == 3
+
+
+def test_the_ends_of_earlier_batches_are_not_read_for_an_idle_table(line: Line) -> None:
+    for batch in range(4):
+        write_changes(line.path, batch, [end_event(f"x{batch}", orders_00=1)])
+    reader = line.reader()
+
+    assert reader.unended_sources(TABLE, 2, 3, -1) == frozenset()
+    assert len(line.asked) == 1
+    assert "batch > -1" not in line.asked[0]
+
+
 @pytest.mark.parametrize(
     ("most", "until"),
     [
