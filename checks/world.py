@@ -137,8 +137,14 @@ class World(Protocol):
         """Time up to which the pinned mirror holds every change; None if it is not known."""
         ...
 
-    def losses(self, table: Table) -> frozenset[str]:
-        """Names of the open gaps and quarantines of *table*: changes that the log does not name."""
+    def losses(self, table: Table) -> Mapping[str, frozenset[Shard]]:
+        """Open and waived losses of *table*, by id, with the shards that each may concern.
+
+        They are gaps and quarantines: the log does not name their rows.
+
+        Raises:
+            UnreachableError: they are not known now.
+        """
         ...
 
     def ordering(self, table: Table) -> Ordering:

@@ -98,6 +98,7 @@ class Observers:
             worker=worker,
             dated_columns=self.census.dated,
             plans=self.config.plans,
+            waived=self.store.waivers.ever_waived,
         )
 
     def give_up_removed_tables(self) -> None:

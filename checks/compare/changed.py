@@ -154,8 +154,8 @@ class ChangedLook:
     ``held`` is the instant up to which the mirror held every change when the segment began; None if
     it is not known.
     ``emptied`` are shards that the segment emptied or gave a new base, set in its first round, or
-    all after a new loss. Their rows are compared by ranges.
-    ``losses`` are the open gaps and quarantines: the log does not name their changes.
+    that a new loss may concern. Their rows are compared by ranges.
+    ``losses`` are the open and waived gaps and quarantines.
     ``unread`` are keys that are not whole numbers; their rows are compared by ranges too.
     ``landed`` is the newest batch known before the looks; -1 from an earlier version.
     ``newest`` are the newest ids of each shard, once the looks are explained.
@@ -235,7 +235,7 @@ class ChangedProgress:
     ``wrong`` are the rows that differ.  ``since`` is when comparing began.
     ``again``: the mirror was set back; nothing is known until all rows up to this batch are
     compared again. None otherwise.
-    ``losses`` are the gaps and quarantines that were open at the last look.
+    ``losses`` are the open and waived gaps and quarantines of the last look.
     """
 
     segment: LogSegment
@@ -408,8 +408,8 @@ def look_at_changes(
     elif segment.last is None:  # only the first round of a segment may start a new lap
         emptied = world.log().emptied_shards(table, segment.after, segment.until)
     losses = world.losses(table)
-    # the log does not name the rows of a new loss, also once it is waived
-    emptied |= frozenset(table.shards if losses - {*progress.losses} else ())
+    # the log does not name the rows of a new loss
+    emptied = emptied.union(*(losses[id_] for id_ in losses.keys() - {*progress.losses}))
     reader, at_once = _RowReader(comparison, dict(slow)), comparison.at_once
     pending = reader.not_slow(progress.pending)[:at_once]
     again = reader.not_slow(known)[:at_once]

@@ -142,7 +142,7 @@ def _follow(
     if followed is None:
         return NotYet(waits)
     over = {"followed": None, "rest": pace.whole_every.total_seconds()}
-    if world.losses(table) - {*memory.get("losses", ())}:
+    if world.losses(table).keys() - {*memory.get("losses", ())}:
         world.remember(table, check, {**memory, **over})
         why = f"{waits}; a gap or an undecoded change opened since, and no log names its rows"
         until, shards = world.mirror(table).batch, tuple(map(str, table.shards))

@@ -331,7 +331,7 @@ class ProbeWorld:
     """Implements :class:`checks.world.World` for one table and round: all probes see one version.
 
     ``names`` are the sources of the probe queue, ``worker`` is the number of the worker, and
-    ``plans`` are the plans of all probes.
+    ``plans`` are the plans of all probes. ``waived`` returns all ids that were ever waived.
     """
 
     look: Sampling
@@ -349,6 +349,7 @@ class ProbeWorld:
     worker: int = 0
     dated_columns: Callable[[Shard], tuple[str, ...] | Missing] = lambda _: NOT_ASKED
     plans: Sequence[CheckPlan] = ()
+    waived: Callable[[], frozenset[str]] = frozenset
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: LogReader | None = None
 
@@ -442,22 +443,14 @@ class ProbeWorld:
                 return min(known)
         return None
 
-    def losses(self, table: Table) -> frozenset[str]:
-        """Return the names of the table's open gaps and quarantines at the look of this round.
+    def losses(self, table: Table) -> Mapping[str, frozenset[Shard]]:
+        """Return the table's open and waived losses at the look of this round, with their shards.
 
-        Undecoded changes of unknown tables count only for the shards of their topic.
+        Raises:
+            UnreachableError: the look has no checkpoint. Without losses, known ones would be new to
+                the next look.
         """
-        if isinstance(self.look.checkpoint, Missing):
-            return frozenset()
-        checkpoint = self.look.checkpoint.value
-        shards = {*map(str, table.shards)}
-        gaps = {id_ for id_, gap in checkpoint.gaps.items() if gap.concerns(table)}
-        unread = (
-            f"{subject}@{one.batch}"
-            for subject, one in checkpoint.quarantine.items()
-            if one.table == table.name or shards & {*one.shards}
-        )
-        return frozenset({*gaps, *unread})
+        return self.look.losses(table, self.waived())
 
     def _covering(self, fences: Sequence[Fence]) -> Sequence[LandedBatch]:
         """Return the steps that have passed all *fences*; computed once per look for all tables."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeats import FenceBook
+from monitor.observe.losses import find_losses, spell_topics
 from monitor.observe.tables import TableRegistry
 from pipeline.apply.foreign_commits import Intrusion
 from pipeline.build import every_topic
@@ -21,7 +22,7 @@ from pipeline.checkpoint import Checkpoint, is_rolled_back
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrormaker import Mirrored, behind_mirror
 from pipeline.copies.copy import CopyPosition
-from pipeline.errors import HeldError, SluiceError
+from pipeline.errors import HeldError, SluiceError, UnreachableError
 from pipeline.lags.samples import (
     LandedBatch,
     MirrorPosition,
@@ -33,7 +34,7 @@ from pipeline.lags.samples import (
     extend_batches,
     to_landed_batch,
 )
-from pipeline.model import Acknowledged, Fence, Missing, Table
+from pipeline.model import Acknowledged, Fence, Missing, Shard, Table
 from pipeline.parallel import Answer, DeadlinePool
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import has_reached
@@ -90,6 +91,18 @@ class Sampling:
         return Samples(self.sources, self.checkpoint, mirror, self.steps, self.worked).once(
             key, make
         )
+
+    def losses(self, table: Table, waived: Iterable[str]) -> Mapping[str, frozenset[Shard]]:
+        """Return the open and *waived* losses of *table*, each with the shards it may concern.
+
+        Raises:
+            UnreachableError: there is no checkpoint.
+        """
+        if isinstance(self.checkpoint, Missing):
+            raise UnreachableError(self.checkpoint.why)
+        checkpoint = self.checkpoint.value
+        spelled = partial(self.once, "topics", partial(spell_topics, checkpoint.shards))
+        return find_losses(table, checkpoint, waived, spelled)
 
 
 @dataclass(eq=False)

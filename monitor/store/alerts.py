@@ -513,6 +513,13 @@ class Waivers:
                 self._ids = frozenset(one.id for one in active), min(ends, default=None)
             return self._ids[0]
 
+    def ever_waived(self) -> frozenset[str]:
+        """Return every id that was ever waived, also if that has ended."""
+        with self._lock:
+            if self._known is None:
+                self._known = self._read()
+            return frozenset(one.id for one in self._known)
+
     def list(self) -> tuple[Waiver, ...]:
         """Return all waivers, newest first, including expired ones."""
         return self._read()

@@ -143,7 +143,8 @@ class FakeWorld:
     allowed_now: Allowance = field(default_factory=Allowance)  # of the source's budget
     asked_rows: int = 0  # that the source was asked for one by one
     dropped: int = -1  # the newest batch whose changes the change log no longer has
-    open_losses: set[str] = field(default_factory=set)  # names of gaps and quarantines
+    open_losses: set[str] = field(default_factory=set)  # ids of gaps and quarantines
+    lossy: set[Shard] = field(default_factory=lambda: {ONE, TWO})  # the shards of these
     dated_columns: dict[Shard, tuple[str, ...] | Missing] = field(default_factory=dict)
 
     # what the world does
@@ -347,8 +348,8 @@ class FakeWorld:
         done = self.ends[self.applied] if self.applied >= 0 else 0
         return max((fence.at for fence, end in self.fences if end <= done), default=None)
 
-    def losses(self, table: Table) -> frozenset[str]:
-        return frozenset(self.open_losses)
+    def losses(self, table: Table) -> Mapping[str, frozenset[Shard]]:
+        return {id_: frozenset(self.lossy & {*table.shards}) for id_ in self.open_losses}
 
     def ordering(self, table: Table) -> Ordering:
         return Ordering.LOG

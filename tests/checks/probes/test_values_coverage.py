@@ -339,6 +339,19 @@ def test_after_a_gap_or_a_quarantine_all_rows_are_compared_anew_also_if_it_is_wa
     assert found[-1].ruling.keys == ("shop/shop_00.orders:100",)
 
 
+def test_a_loss_of_one_shard_begins_no_lap_of_others(world: FakeWorld) -> None:
+    assert compared(cycles(world, 6))[-1].oldest is not None
+    before = world.memory[NAME]["coverage"]
+    world.open_losses.add("orders:0:7@9")
+    world.lossy = {ONE}
+
+    cycles(world, 2, ranges=2)
+
+    after = world.memory[NAME]["coverage"]
+    begun = {own for own in after if after[own]["valid_from"] != before[own]["valid_from"]}
+    assert begun == {str(ONE)}
+
+
 def test_a_gap_that_stays_open_begins_one_lap(world: FakeWorld) -> None:
     world.open_losses.add("orders:0:7@9")
 

@@ -1,6 +1,6 @@
 """Runs probes on a table of a real pipeline, as the service would."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,6 +14,7 @@ from checks.run import Check, Probe, run_probe
 from demo.processes import wait_until
 from monitor.clients import LakeClient, source_orderings
 from monitor.observe.heartbeats import FenceBook
+from monitor.observe.losses import find_losses
 from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling
 from monitor.spark.requests import SparkLooks
@@ -64,6 +65,9 @@ class Look:
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         return make()
+
+    def losses(self, table: Table, waived: Iterable[str]) -> Mapping[str, frozenset[Shard]]:
+        return find_losses(table, self.checkpoint.value, waived, frozenset)
 
 
 def unlimited(source: Any) -> BudgetedQueries:
