@@ -49,6 +49,7 @@ from checks.counting import (
     shard_name,
     uncounted_ranges,
 )
+from checks.mirror_state import follow_mirror
 from checks.model import FailKind, NoneOrMore, NotYet, OneOrMore, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import Range, World
@@ -123,7 +124,8 @@ class RangeCounts:
             return self._hand_over(table, world, memory)
         proof = find_proof(table, world, VALUES)
         ruled = proof.ruled.isoformat() if proof else ""
-        if proof and ruled == memory.get("proof"):
+        same = proof is not None and ruled == memory.get("proof")
+        if proof and same and not follow_mirror(table, world, proof.mirror)[1]:
             return NotYet(f"{VALUES} goes on")
         fences = proof.fences(table, world) if proof else None
         if proof is None or fences is None:
