@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
+from checks.mirror_state import MirrorLogs, MirrorState, MirrorTrail
 from checks.model import NotYet
 from pipeline.apply.mirror import Commit, MirrorSide, Range
 from pipeline.changelog.reader import LogReader
@@ -32,6 +33,8 @@ __all__ = [
     "LogKey",
     "LogReader",
     "MirrorSide",
+    "MirrorState",
+    "MirrorTrail",
     "Range",
     "ShardBase",
     "TableQueries",
@@ -56,7 +59,7 @@ class LargeLooks(Protocol):
         ...
 
 
-class World(Protocol):
+class World(MirrorLogs, Protocol):
     """Everything one probe may look at in one round, for one table."""
 
     @property
@@ -95,14 +98,6 @@ class World(Protocol):
 
     def mirror(self, table: Table) -> MirrorSide:
         """The newest version of the mirror, pinned for the whole round."""
-        ...
-
-    def mirror_commits(self, table: Table, since: int) -> Sequence[Commit]:
-        """Commits of the mirror after version *since*, oldest first, maybe beyond the pinned one.
-
-        Raises:
-            ProofError: one of them is no longer in its log.
-        """
         ...
 
     def log(self) -> LogReader:

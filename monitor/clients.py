@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
+from checks.mirror_state import MirrorTrail
 from checks.ordering import SourceOrdering
 from monitor.config.model import Config
 from monitor.quarantine import ErrorTable, SourceFormat
@@ -209,7 +210,8 @@ class LakeClient:
     """Clients of lake and topics, for each group of sources (``names``) and probe worker.
 
     Each worker has its own memory, because workers may pin different versions of the log.
-    ``links`` maps columns, by ``rules`` and ``standards``.
+    ``links`` maps columns, by ``rules`` and ``standards``. ``trails`` is what probes have read of
+    mirrors' logs, by table.
     """
 
     lake: Lake
@@ -219,6 +221,7 @@ class LakeClient:
     rules: tuple[TableRule, ...] = ()
     standards: Standards = NO_STANDARDS
     links: Lineage = field(init=False)
+    trails: dict[str, MirrorTrail] = field(default_factory=dict)
     _transports: dict[object, Transport] = field(default_factory=dict)
     _schemas: dict[tuple[tuple[str, ...], int], LandedSchemas] = field(default_factory=dict)
     _memories: dict[tuple[tuple[str, ...], int], LogMemory] = field(default_factory=dict)

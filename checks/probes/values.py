@@ -188,12 +188,12 @@ class Values:
 
     def _measure_by_ranges(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         memory = world.recall(table, NAME) or {}
+        fences = self._await(table, world, memory)  # first: it pins the mirror only if it matters
         known = MirrorState.loads(memory.get(MIRROR))
         state, why = follow_mirror(table, world, known)
         memory = {**memory, MIRROR: state.dumps()}
         if "progress" in memory and (why or known is None):
             return self._begin_lap(table, world, memory, why)
-        fences = self._await(table, world, memory)
         if isinstance(fences, NotYet | Undecided):
             return fences
         return self._take_step(table, world, memory, fences)

@@ -14,7 +14,7 @@ day name them.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -32,6 +32,8 @@ from checks.world import (
     LargeLooks,
     LogKey,
     MirrorSide,
+    MirrorState,
+    MirrorTrail,
     World,
 )
 from monitor.clients import LakeClient
@@ -46,8 +48,8 @@ from pipeline.changelog.reader import LogReader
 from pipeline.checkpoint import Incarnations
 from pipeline.clocks import first_fence, has_passed, is_behind, redate
 from pipeline.collectors.collector import Collector
-from pipeline.errors import HeldError, UnreachableError
-from pipeline.lags.samples import LandedBatch
+from pipeline.errors import HeldError, ProofError, UnreachableError
+from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample
 from pipeline.model import CaptureScope, Fence, Missing, Ordering, Origin, Shard, Stage, Table
 from pipeline.parallel import DeadlinePool
 from pipeline.readings import NO_BASES, ShardBase
@@ -385,10 +387,37 @@ class ProbeWorld:
                 self._log = None  # the log must have all changes that the mirror has
         return self._mirrors[table.name]
 
-    def mirror_commits(self, table: Table, since: int) -> Sequence[Commit]:
-        """Return the commits of the mirror after version *since*, as its log has them now."""
+    @property
+    def trails(self) -> MutableMapping[str, MirrorTrail]:
+        """Return what the probes of this process have read of mirrors' logs."""
+        return self.lake.trails
+
+    def mirror_state(self, table: Table, since: MirrorState | None) -> MirrorState:
+        """Return the state of the pinned mirror; if none is pinned, of the newest one.
+
+        Then that of the look is used if it may continue *since*, because it costs nothing.
+        """
+        pinned, sample = self._mirrors.get(table.name), self.look.mirrors.get(table.name)
+        if pinned is None and since is not None and isinstance(sample, Sample):
+            seen = _state_at(sample.value)
+            if seen.may_continue(since):
+                return seen
         try:
-            return self.lake.lake.history(table.name, since)
+            found = self.lake.lake.applied(table.name)
+        except HeldError as error:
+            raise UnreachableError(str(error)) from error
+        if found is None:
+            raise ProofError(f"{table.name} has no mirror yet; wait for its first merge")
+        if pinned is None or (found.mirror, found.version) == (pinned.id, pinned.version):
+            return _state_at(found)
+        commits = self.mirror_commits(table, pinned.version - 1, pinned.version)
+        entry = commits[-1].entry if commits else ""
+        return MirrorState(pinned.id, pinned.version, pinned.batch, entry)
+
+    def mirror_commits(self, table: Table, since: int, until: int) -> Sequence[Commit]:
+        """Return the commits of the mirror up to version *until*, as its log has them now."""
+        try:
+            return self.lake.lake.history(table.name, since, until)
         except HeldError as error:
             raise UnreachableError(str(error)) from error
 
@@ -563,6 +592,10 @@ def _scope(collector: Collector) -> CaptureScope | Missing:
         return collector.captures()
     except UnreachableError as error:
         return Missing(str(error))
+
+
+def _state_at(position: MirrorPosition) -> MirrorState:
+    return MirrorState(position.mirror, position.version, position.batch, position.entry)
 
 
 def _past(passed: Mapping[str, Fence], fence: Fence) -> bool:

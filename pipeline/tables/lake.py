@@ -74,7 +74,8 @@ class Lake:
         if found is None:
             return None
         batch = batch_of(found, self.settings.lane)
-        return MirrorPosition(found.version, batch, found.id, self._images(table, found))
+        images = self._images(table, found)
+        return MirrorPosition(found.version, batch, found.id, images, entry=found.entry)
 
     def _images(self, table: str, found: MirrorSnapshot) -> tuple[Image, ...]:
         """The images that can be read: exported and cloned ones only if the copy exists."""
@@ -177,10 +178,13 @@ class Lake:
         msg = f"the log of mirror {table} begins at version {oldest}, after {instant.isoformat()}"
         raise ProofError(msg)
 
-    def history(self, table: str, since: int | None) -> tuple[Commit, ...]:
+    def history(
+        self, table: str, since: int | None, until: int | None = None
+    ) -> tuple[Commit, ...]:
         """Commits of a mirror after version *since*, oldest first; empty without a mirror.
 
-        None: the newest hundred, or as many of them as the log still has.
+        None: the newest hundred, or as many of them as the log still has.  With *until*, only
+        commits up to that version are read.
 
         Raises:
             ProofError: a commit is no longer in the log.
@@ -189,12 +193,11 @@ class Lake:
         if newest is None:
             return ()
         first = newest.version - FIRST_LOOK if since is None else since
-        commits = takewhile(
-            lambda one: one.version > first, self._mirrors.commits(table, newest.version)
-        )
+        last = newest.version if until is None else min(until, newest.version)
+        commits = takewhile(lambda one: one.version > first, self._mirrors.commits(table, last))
         found = tuple(commits)[::-1]
-        if since is not None and len(found) < newest.version - since:
-            gone = newest.version - len(found)
+        if since is not None and len(found) < last - since:
+            gone = last - len(found)
             msg = f"version {gone} of mirror {table} is no longer in its log"
             raise ProofError(msg)
         return found

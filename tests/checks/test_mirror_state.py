@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, rmtree
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from checks.mirror_state import MirrorState, follow_mirror
-from checks.world import MirrorSide, World
+from checks.mirror_state import MirrorState, MirrorTrail, follow_mirror
+from checks.world import MirrorSide
 from pipeline.apply.mirror import Commit
 from pipeline.errors import ProofError
 from pipeline.model import Table
@@ -111,12 +111,21 @@ class DeltaWorld:
         self.lake = Lake(PipelineSettings(str(folder), "", ()), DeltaMirrors(None))
         self.path = self.lake.settings.mirror(TABLE.name)
         self.batch = -1
+        self.trails: dict[str, MirrorTrail] = {}
+        self.read: list[int] = []  # versions whose log entries were read
 
     def mirror(self, table: Table) -> MirrorSide:
         return self.lake.mirror(table)
 
-    def mirror_commits(self, table: Table, since: int) -> Sequence[Commit]:
-        return self.lake.history(table.name, since)
+    def mirror_state(self, table: Table, _: MirrorState | None) -> MirrorState:
+        found = self.lake.applied(table.name)
+        assert found is not None
+        return MirrorState(found.mirror, found.version, found.batch, found.entry)
+
+    def mirror_commits(self, table: Table, since: int, until: int) -> Sequence[Commit]:
+        found = self.lake.history(table.name, since, until)
+        self.read += [one.version for one in found]
+        return found
 
     def merge(self, **more: Any) -> None:
         """The next batch, as Sluice commits it."""
@@ -127,7 +136,7 @@ class DeltaWorld:
         write_deltalake(self.path, rows, mode="append", schema_mode="merge", commit_properties=own)
 
     def follow(self, known: MirrorState | None) -> tuple[MirrorState, str]:
-        return follow_mirror(TABLE, cast(World, self), known)
+        return follow_mirror(TABLE, self, known)
 
 
 @pytest.fixture
@@ -165,14 +174,14 @@ def recreate(delta: DeltaWorld) -> None:
         delta.merge()
 
 
-def put_back_and_merge(delta: DeltaWorld) -> None:
+def put_back_and_merge(delta: DeltaWorld, version: int = 2) -> None:
     """Version and batch are the same again."""
     saved = f"{delta.path}.saved"
     copytree(delta.path, saved)
-    (Path(saved) / "_delta_log" / f"{2:020d}.json").unlink()
+    (Path(saved) / "_delta_log" / f"{version:020d}.json").unlink()
     rmtree(delta.path)
     copytree(saved, delta.path)
-    delta.batch = 1
+    delta.batch = version - 1
     delta.merge()
 
 
@@ -188,3 +197,90 @@ def test_other_writers_and_put_back_logs_end_what_was_compared_of_a_delta_mirror
     assert why
     assert (state.version, bool(state.entry)) == (delta.mirror(TABLE).version, True)
     assert delta.follow(state) == (state, "")
+
+
+def test_each_commit_is_read_once_while_a_check_waits(delta: DeltaWorld) -> None:
+    """Each reading begins with the entry read last, which shows whether it was replaced."""
+    known, other = delta.follow(None)[0], None
+    most = 0
+    for _ in range(6):
+        delta.merge()
+        delta.read.clear()
+        state, why = delta.follow(known)
+        assert delta.follow(known) == (state, why)
+        other = other or state
+        assert [delta.follow(other)[1], why] == ["", ""]
+        most = max(most, len(delta.read))
+
+    assert (known.version, state.version, most) == (2, 8, 2)
+
+
+def test_a_foreign_commit_is_found_by_each_check_that_compared_earlier(delta: DeltaWorld) -> None:
+    known = delta.follow(None)[0]
+    delta.merge()
+    other = delta.follow(known)[0]
+    delete_row(delta)
+    delta.merge()
+
+    assert all("version 4 of the mirror" in delta.follow(one)[1] for one in (known, other, known))
+
+
+def test_a_mirror_that_was_put_back_continues_what_was_compared_before_that(
+    delta: DeltaWorld,
+) -> None:
+    known = delta.follow(None)[0]
+    delta.merge()
+    later = delta.follow(known)[0]
+    put_back_and_merge(delta, later.version)
+    delta.merge()
+
+    assert [delta.follow(one)[1] for one in (known, known)] == ["", ""]
+    assert "put back behind version 3" in delta.follow(later)[1]
+
+
+def test_one_call_reads_some_commits_and_the_next_ones_read_on(
+    delta: DeltaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checks.mirror_state.MOST", 2)
+    known = delta.follow(None)[0]
+    for _ in range(5):
+        delta.merge()
+
+    for left in (3, 1):
+        with pytest.raises(ProofError, match=f"^{left} commits of mirror .* are not read yet"):
+            delta.follow(known)
+    assert delta.follow(known) == (delta.follow(None)[0], "")
+    assert delta.read == [2, 3, 4, 4, 5, 6, 6, 7]
+
+
+def clean_log(delta: DeltaWorld, until: int) -> None:
+    """As Delta does after a month: the entries are in a checkpoint only."""
+    DeltaTable(delta.path).create_checkpoint()
+    for version in range(until + 1):
+        (Path(delta.path) / "_delta_log" / f"{version:020d}.json").unlink()
+
+
+def test_a_mirror_whose_compared_entry_was_cleaned_is_followed_by_the_next(
+    delta: DeltaWorld,
+) -> None:
+    known = delta.follow(None)[0]
+    delta.merge()
+    delta.merge()
+    clean_log(delta, known.version)
+
+    assert delta.follow(known) == (delta.follow(None)[0], "")
+
+
+@pytest.mark.parametrize("alter", [delete_row, DeltaWorld.merge])
+def test_without_the_next_entry_of_sluice_a_cleaned_mirror_was_compared_once_only(
+    delta: DeltaWorld, alter: Any
+) -> None:
+    known = delta.follow(None)[0]
+    alter(delta)
+    delta.merge()
+    clean_log(delta, known.version + (alter is DeltaWorld.merge))
+
+    state, why = delta.follow(known)
+
+    assert "no longer in its log" in why
+    assert delta.follow(state)[1] == ""

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from checks.mirror_state import MirrorState, MirrorTrail
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
 from checks.world import (
@@ -138,6 +139,7 @@ class FakeWorld:
     versions: list["FakeMirror"] = field(default_factory=list)  # of the mirror; all can be read
     copied_orders: dict[tuple[Shard, int], Order] = field(default_factory=dict)  # of its rows
     mirror_id: str = "mirror"
+    trails: dict[str, MirrorTrail] = field(default_factory=dict)
     foreign: set[int] = field(default_factory=set)  # versions of the mirror that are not Sluice's
     entries: dict[int, str] = field(default_factory=dict)  # digests in the mirror's log, by version
     allowed_now: Allowance = field(default_factory=Allowance)  # of the source's budget
@@ -301,7 +303,12 @@ class FakeWorld:
         self.versions.append(newest)
         return newest
 
-    def mirror_commits(self, table: Table, since: int) -> Sequence[Commit]:
+    def mirror_state(self, table: Table, since: MirrorState | None) -> MirrorState:
+        newest = self.mirror(table)
+        entry = self.entries.get(newest.version, f"entry {newest.version}")
+        return MirrorState(newest.id, newest.version, newest.batch, entry)
+
+    def mirror_commits(self, table: Table, since: int, until: int) -> Sequence[Commit]:
         return [
             Commit(
                 version,
@@ -311,7 +318,7 @@ class FakeWorld:
                 note=None if version in self.foreign else {"sluice": {"after": version - 1}},
                 entry=self.entries.get(version, f"entry {version}"),
             )
-            for version in range(max(since + 1, 0), len(self.versions))
+            for version in range(max(since + 1, 0), min(until + 1, len(self.versions)))
         ]
 
     def log(self) -> "FakeLog":

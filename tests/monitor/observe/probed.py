@@ -55,6 +55,7 @@ class Look:
 
     checkpoint: Sample[Checkpoint]
     passed: Mapping[str, Fence]
+    mirrors: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def steps(self) -> Sequence["Look"]:

@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from checks.mirror_state import MirrorState
 from checks.ordering import SourceOrdering
-from checks.world import LogReader, MirrorSide, ShardBase
+from checks.world import Commit, LogReader, MirrorSide, ShardBase
 from monitor.clients import LakeClient
 from monitor.config.plans import CheckPlan
 from monitor.observe.heartbeats import FenceBook
@@ -25,7 +26,7 @@ from pipeline.changelog.transactions import FindIncarnation
 from pipeline.checkpoint import Checkpoint, Gap, Incarnations, Quarantine
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ProofError, UnreachableError
-from pipeline.lags.samples import LandedBatch, Sample
+from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample
 from pipeline.model import (
     CaptureScope,
     Fence,
@@ -54,8 +55,14 @@ class FakeMirrors:
 
     def mirror(self, table: Table) -> MirrorSide:
         self.opened.append(table.name)
-        found = SimpleNamespace(version=len(self.opened), batch=self.batch)
+        found = SimpleNamespace(id="m", version=len(self.opened), batch=self.batch)
         return cast("MirrorSide", found)
+
+    def applied(self, _: str) -> MirrorPosition:
+        return MirrorPosition(8, self.batch, "m", entry="entry 8")
+
+    def history(self, _: str, since: int, until: int) -> list[Commit]:
+        return [Commit(one, "MERGE", NOON, entry=f"{one}") for one in range(since + 1, until + 1)]
 
 
 def world(
@@ -187,6 +194,39 @@ def test_all_probes_of_a_round_see_one_version_of_a_mirror(tmp_path: Path) -> No
 
     assert versions == [1, 2, 1]
     assert mirrors.opened == ["shop.t", "shop.u"]
+
+
+@pytest.mark.parametrize(
+    ("since", "state"),
+    [
+        pytest.param(None, (8, "entry 8"), id="unknown"),
+        pytest.param(MirrorState("m", 6, 4, "entry 6"), (7, "entry 7"), id="as in the look"),
+        pytest.param(MirrorState("m", 7, 4, "entry 7"), (7, "entry 7"), id="not changed since"),
+        pytest.param(MirrorState("m", 7, 4, "another"), (8, "entry 8"), id="another commit"),
+        pytest.param(MirrorState("m", 8, 4, "entry 8"), (8, "entry 8"), id="newer than the look"),
+        pytest.param(MirrorState("n", 6, 4, "entry 6"), (8, "entry 8"), id="another mirror"),
+        pytest.param(MirrorState("m", 6, 5, "entry 6"), (8, "entry 8"), id="a later batch"),
+    ],
+)
+def test_the_state_of_a_mirror_is_known_without_opening_it(
+    tmp_path: Path, since: MirrorState | None, state: tuple[int, str]
+) -> None:
+    """The look has seen version 7, and version 8 was committed since."""
+    mirrors = FakeMirrors()
+    seen = world(tmp_path, mirrors=mirrors)
+    position = MirrorPosition(7, 4, "m", entry="entry 7")
+    seen.look = replace(seen.look, mirrors={TABLE.name: Sample(position, NOON, timedelta(1))})
+
+    found = seen.mirror_state(TABLE, since)
+
+    assert ((found.version, found.entry), mirrors.opened) == (state, [])
+
+
+def test_the_state_of_a_pinned_mirror_is_that_of_its_version(tmp_path: Path) -> None:
+    seen = world(tmp_path)
+    seen.mirror(TABLE)
+
+    assert seen.mirror_state(TABLE, MirrorState("m", 0, 4, "")) == MirrorState("m", 1, 4, "1")
 
 
 def test_the_log_is_opened_once_and_only_when_it_is_asked(tmp_path: Path) -> None:

@@ -276,7 +276,8 @@ def test_a_reader_has_the_id_of_its_mirror_and_is_not_kept_for_a_replaced_versio
     assert position is not None
     assert before.id == after.id == position.mirror
     assert (before.version, after.version, after.rows()) == (1, 1, 3)
-    assert lake.history(TABLE.name, 0)[-1].entry != entry
+    assert [one.entry for one in lake.history(TABLE.name, 0)] == [position.entry]
+    assert position.entry != entry
 
 
 def test_a_history_that_was_cleaned_up_is_undecided(lake: Lake) -> None:
@@ -288,6 +289,7 @@ def test_a_history_that_was_cleaned_up_is_undecided(lake: Lake) -> None:
     with pytest.raises(ProofError, match=r"version 1 of .* no longer"):
         lake.history("shop.orders", 0)
     assert len(lake.history("shop.orders", 1)) == 1
+    assert [one.version for one in lake.history("shop.orders", -1, 0)] == [0]
 
 
 def test_a_version_that_is_not_there_is_unreachable(lake: Lake) -> None:
