@@ -239,10 +239,15 @@ def test_an_empty_mirror_has_its_columns() -> None:
             id="info",
         ),
         pytest.param(
-            [expect(NOT_NULL, column="gone")], Outcome.UNKNOWN, "(gone): no such", id="no column"
+            [expect(NOT_NULL, column="gone")],
+            Outcome.UNKNOWN,
+            "(gone): it names an unknown",
+            id="no column",
         ),
-        pytest.param([expect("expect_magic", column="id")], Outcome.UNKNOWN, "no such", id="none"),
-        pytest.param([expect(NOT_NULL, colum="id")], Outcome.UNKNOWN, "wrong arg", id="misspelt"),
+        pytest.param(
+            [expect("expect_magic", column="id")], Outcome.UNKNOWN, "no expectation", id="none"
+        ),
+        pytest.param([expect(NOT_NULL, colum="id")], Outcome.UNKNOWN, "is unknown", id="misspelt"),
     ],
 )
 @THOROUGH
