@@ -18,17 +18,19 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from pipeline.apply.account import find_miscount
 from pipeline.apply.mirror import Commit, FileState, MirrorSnapshot
-from pipeline.apply.table_format import Mirrors
 from pipeline.changelog.table import APPS
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Account
 from pipeline.reports import Hold, MergeFailure
+
+if TYPE_CHECKING:  # it loads pandas, which nothing that reads a config needs
+    from pipeline.apply.table_format import Mirrors
 
 _WAIVER = "foreign_write:"
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -235,7 +237,7 @@ class ForeignWatch:
     ``_good`` is keyed by table id, because a rebuilt mirror begins at version 0 again.
     """
 
-    mirrors: Mirrors[Any]
+    mirrors: "Mirrors[Any]"
     _good: dict[str, KnownVersion] = field(default_factory=dict)
     _asked: deque[str] = field(default_factory=deque)
     _found: dict[str, _FoundHold] = field(default_factory=dict)
