@@ -19,7 +19,6 @@ invalid.
 import json
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -105,7 +104,7 @@ class _Followed(threading.local):
 
 _followed = _Followed()
 VALIDATORS = 32  # that are kept: a validator takes long to make, and each value asks for one
-_validators: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # by id of the schema, kept beside
+_validators = dict[int, tuple[Any, Any]]()  # by id of the schema, kept beside
 _lock = threading.Lock()
 
 
@@ -131,7 +130,7 @@ def _validator_of(schema: Any) -> Any:
         with _lock:
             _validators[id(schema)] = known
             while len(_validators) > VALIDATORS:
-                _validators.popitem(last=False)
+                _validators.pop(next(iter(_validators)))
     return known[1]
 
 

@@ -120,8 +120,9 @@ def _take_step(
         if verified is not None:
             partial = are_partial(comparison.columns)
             life = world.incarnation(verified.looked)
-            verified = replace(verified, life=life, partial=partial)
-            verified = replace(verified, mirror=state.id, version=state.version)
+            verified = replace(
+                verified, life=life, partial=partial, mirror=state.id, version=state.version
+            )
             if not reading.found:
                 rest = pace.followed_every.total_seconds()
                 memory = {**memory, "followed": {"batch": verified.looked, "look": None}}

@@ -175,33 +175,18 @@ class FoundChanges:
     """The newest changes found so far, without older ones of a key that changes often."""
 
     left_out: int = 0
-    _kept: dict[tuple[Shard, str | None], list[KeyChange]] = field(default_factory=dict)
+    _rows: pa.Table | None = None
 
     def add(self, rows: pa.Table) -> None:
         """Add *rows* of the change log, with ``COLUMNS``."""
-        newest = _newest_rows(rows)
-        self.left_out += rows.num_rows - newest.num_rows
-        for row in newest.to_pylist():
-            one = _change(row)
-            own = self._kept.setdefault((one.shard, one.key), [])
-            own.append(one)
-            if len(own) > 4 * MOST_CHANGES:
-                self._leave_out(own)
+        every = rows if self._rows is None else pa.concat_tables([self._rows, rows])
+        self._rows = _newest_rows(every)
+        self.left_out += every.num_rows - self._rows.num_rows
 
     def ordered(self) -> tuple[KeyChange, ...]:
         """Return the changes, newest first by order."""
-        for own in self._kept.values():
-            self._leave_out(own)
-        every = (one for own in self._kept.values() for one in own)
-        return tuple(sorted(every, key=_newest_first, reverse=True))
-
-    def _leave_out(self, own: list[KeyChange]) -> None:
-        count = len(own)
-        by_order = sorted(range(count), key=lambda at: _newest_first(own[at]), reverse=True)
-        by_batch = sorted(range(count), key=lambda at: (own[at].batch, own[at].offset))
-        newest = {*by_order[:MOST_CHANGES], *by_batch[-MOST_CHANGES:]}
-        own[:] = [own[at] for at in sorted(newest)]
-        self.left_out += count - len(own)
+        rows = [] if self._rows is None else self._rows.to_pylist()
+        return tuple(sorted(map(_change, rows), key=_newest_first, reverse=True))
 
 
 def _newest_rows(rows: pa.Table) -> pa.Table:
