@@ -25,10 +25,10 @@ from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.settings import PipelineSettings, TableRule
-from tests.patience import wait_for
+from tests.patience import SOON, wait_for
 
 FAKE = (sys.executable, "-m", "tests.monitor.fake_worker")
-SOON = timedelta(seconds=30)
+PATIENCE = SOON.total_seconds()
 THOROUGH = pytest.mark.thorough  # a process takes longer to begin than most tests take
 
 
@@ -81,7 +81,7 @@ def _restarted(supervisor: Supervisor, times: int) -> bool:
 
 def _land_when_back(supervisor: Supervisor) -> int | None:
     """Land as a scheduler does: a tick that finds no process is followed by another."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     while True:
         try:
             return _land(supervisor)
@@ -180,7 +180,7 @@ def test_landing_goes_on_while_mirrors_are_merged(
     assert not merging.done()
 
     (lake / "go").touch()
-    assert len(merging.result(20).applied) == 2
+    assert len(merging.result(PATIENCE).applied) == 2
 
 
 @THOROUGH
@@ -194,7 +194,7 @@ def test_upkeep_goes_on_while_mirrors_are_merged(
     assert not merging.done()
 
     (lake / "go").touch()
-    assert merging.result(20).applied
+    assert merging.result(PATIENCE).applied
     assert supervisor.restarts == 0
 
 
@@ -206,7 +206,7 @@ def test_a_kill_wakes_everybody_who_waits(supervisor: Supervisor, ask: Ask) -> N
 
     for one in waiting:
         with pytest.raises(UnreachableError, match="died; it is started again"):
-            one.result(20)
+            one.result(PATIENCE)
     assert _land_when_back(supervisor) == 0
 
 
@@ -228,7 +228,7 @@ def test_a_line_that_ends_the_process_tells_the_other_line_why(
         _land(supervisor, order, deadline=deadline)
 
     with pytest.raises(UnreachableError, match=why):
-        merging.result(20)
+        merging.result(PATIENCE)
     assert _land_when_back(supervisor) == 0
     assert supervisor.restarts == 1
 
@@ -260,12 +260,12 @@ def test_nobody_is_left_waiting_whenever_the_process_is_killed(
     ended.set()
 
     for one in asking:
-        assert one.result(20) >= 0
+        assert one.result(PATIENCE) >= 0
 
 
 @THOROUGH
 def test_every_call_to_a_dead_process_fails_at_once(supervisor: Supervisor) -> None:
-    supervisor.first_pause = timedelta(seconds=30)
+    supervisor.first_pause = SOON
     with pytest.raises(UnreachableError):
         _land(supervisor, "die")
     begun = time.monotonic()
@@ -274,7 +274,7 @@ def test_every_call_to_a_dead_process_fails_at_once(supervisor: Supervisor) -> N
         with pytest.raises(UnreachableError):
             _land(supervisor)
 
-    assert time.monotonic() - begun < 25, "one alone would wait for 30 s"
+    assert time.monotonic() - begun < 50, "one alone would wait for a minute"
 
 
 @THOROUGH
@@ -296,7 +296,7 @@ def test_stop_closes_spark_before_the_process_ends(supervisor: Supervisor, lake:
     assert _land(supervisor) == 0
     child, jvm = supervisor.pid, _jvm(lake)
 
-    supervisor.stop(timedelta(seconds=10))
+    supervisor.stop(SOON)
 
     assert (lake / "closed").exists()
     assert child is not None
@@ -309,12 +309,12 @@ def test_stop_lets_what_runs_end_and_begins_nothing_new(
     supervisor: Supervisor, ask: Ask, callers: ThreadPoolExecutor, lake: Path
 ) -> None:
     landing = ask(Verb.LAND, "wait")
-    stopping = callers.submit(supervisor.stop, timedelta(seconds=20))
+    stopping = callers.submit(supervisor.stop, SOON)
 
     (lake / "go").touch()
 
-    assert landing.result(20).landed is not None
-    stopping.result(20)
+    assert landing.result(PATIENCE).landed is not None
+    stopping.result(PATIENCE)
     assert (lake / "closed").exists()
 
 
@@ -325,14 +325,14 @@ def test_stop_waits_for_a_long_merge_a_little_and_tells_no_failure_of_it(
     child, merging = supervisor.pid, ask(Verb.APPLY, "sleep")
     begun = time.monotonic()
 
-    supervisor.stop(timedelta(seconds=20))
+    supervisor.stop(SOON)
 
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < PATIENCE
     assert (lake / "closed").exists()
     assert child is not None
     assert _gone(child)
     with pytest.raises(UnreachableError, match="died"):
-        merging.result(20)
+        merging.result(PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ def test_a_deadline_holds_while_a_request_larger_than_the_pipe_is_sent(
     try:
         for late in (landing, merging):
             with pytest.raises(UnreachableError, match="missed 0:00:01; killed"):
-                late.result(20)
+                late.result(PATIENCE)
     finally:
         os.killpg(stopped, signal.SIGKILL)
     assert _land_when_back(supervisor) == 1
@@ -510,10 +510,10 @@ def test_stop_ends_while_a_request_larger_than_the_pipe_is_sent(
     stopping = callers.submit(supervisor.stop, timedelta(milliseconds=100))
 
     try:
-        stopping.result(20)
+        stopping.result(PATIENCE)
         assert _gone(stopped)
         with pytest.raises(UnreachableError, match="died"):
-            landing.result(20)
+            landing.result(PATIENCE)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(stopped, signal.SIGKILL)
