@@ -14,7 +14,7 @@ import pytest
 from demo.web import LOCAL
 from monitor.store.store import ServiceStore
 from pipeline.delta.local import Folder
-from tests.patience import wait_for
+from tests.patience import SOON, wait_for
 
 pytestmark = pytest.mark.stack  # processes of several seconds
 
@@ -68,7 +68,7 @@ class Service:
     def end(self, how: signal.Signals) -> int:
         """Its exit status after the signal *how*."""
         self.process.send_signal(how)
-        return self.process.wait(timeout=40)
+        return self.process.wait(timeout=SOON.total_seconds())
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_it_lives_without_its_servers_says_so_and_stops_in_time(
 
     assert (gate, answer["state"]) == (404, "unknown")
     assert status == 0
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60, "a server may take minutes to answer"
     assert (folder / "lake" / "closed").exists()
     assert "Traceback" not in service.log.read_text()
 

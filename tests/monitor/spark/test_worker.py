@@ -20,10 +20,9 @@ from pipeline.errors import HeldError
 from pipeline.finding import REFUSE, Effect, Finding
 from pipeline.reports import LandingReport, MergeReport, SparkWork
 from pipeline.settings import PipelineSettings
-from tests.patience import wait_for
+from tests.patience import SOON, wait_for
 
 AT = datetime(2026, 3, 29, tzinfo=UTC)
-SOON = timedelta(seconds=20)
 OPEN = Request(0, Verb.OPEN, settings=PipelineSettings("lake", "k", ()))
 
 
@@ -82,7 +81,7 @@ class GatedLane:
 
     def _pass(self, verb: str, *waived: str) -> None:
         self.begun[verb].set()
-        assert self.gates[verb].wait(20)
+        assert self.gates[verb].wait(SOON.total_seconds())
         if self.error is not None:
             raise self.error
         self.done.append("-".join((verb, *waived)))
@@ -210,13 +209,13 @@ def test_a_failure_that_was_foreseen_ends_nothing(bench: Bench) -> None:
 
 def test_a_stop_ends_what_runs_and_begins_nothing_that_waits(bench: Bench) -> None:
     bench.take(_land(1, "running"), _land(2, "waiting"))
-    assert bench.lane.begun["land"].wait(20)
+    assert bench.lane.begun["land"].wait(SOON.total_seconds())
     stop = threading.Thread(target=bench.server.take, args=(Request(-1, Verb.STOP),))
 
     stop.start()
     wait_for(bench.server.draining.is_set)
     bench.lane.gates["land"].set()
-    stop.join(20)
+    stop.join(SOON.total_seconds())
 
     assert bench.ids() == [1, -1]
     assert bench.lane.done == ["land-running", "close"]
@@ -228,7 +227,7 @@ def test_what_a_stop_cuts_off_is_not_told_as_a_failure(
 ) -> None:
     monkeypatch.setattr("monitor.spark.worker.DRAINED_WITHIN", timedelta(milliseconds=10))
     bench.take(Request(1, Verb.APPLY))
-    assert bench.lane.begun["apply"].wait(20)
+    assert bench.lane.begun["apply"].wait(SOON.total_seconds())
 
     assert not bench.server.take(Request(-1, Verb.STOP))
     wait_for(lambda: bench.server.drained)

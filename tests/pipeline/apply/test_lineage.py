@@ -104,12 +104,12 @@ def test_thousands_of_tables_with_a_statement_each_are_no_matter_of_seconds() ->
     """Looking through all statements for each shard took half a minute of 5,000."""
     made, names = Catalog(Router(()), readings("a")), [f"db.t{n}" for n in range(3000)]
     made.learn([("a", _made(name, at)) for at, name in enumerate(names)])
-    began = time.monotonic()
+    began = time.process_time()
 
     found = find_links(made, {Shard.parse(f"a/{name}"): name for name in names}, "db.t7.phone")
 
     assert [one.table for one in found] == ["db.t7"]
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_a_column_that_has_another_name_now_is_told_by_its_statement(catalog: Catalog) -> None:
