@@ -32,7 +32,7 @@ from checks.named_rows import describe_all, describe_count
 from checks.run import Probe
 from checks.validation import CHANGES, MEMORY, WHOLE, ValidationResult, bound_results
 from checks.world import MirrorSide, World
-from pipeline.errors import ConfigError, ProofError
+from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.installed import require_package
 from pipeline.invariants.expectations import HOLDING
 from pipeline.invariants.expectations import Expectations as Held
@@ -145,6 +145,11 @@ class Seen:
         """Whether a look at the whole is due."""
         return now - self.whole_at >= (every if self.whole.is_done else min(every, AGAIN))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether changed rows do not meet an expectation, or one could not be evaluated."""
+        return self.since != self.batch
+
     def dumps(self) -> dict[str, Any]:
         """Return JSON values."""
         return {**asdict(self), "whole_at": self.whole_at.isoformat()}
@@ -251,11 +256,12 @@ class Expectations:
         suite = tuple(one for own in parts for one in own)
         state = _digest_once(table.name, parts, mirror.rewritten)
         seen = _recall(table, world, state, mirror.batch)
-        if seen is None or seen.is_whole_due(self.whole_every, world.now):
-            return self._look_at_whole(Round(table, world, suite, state))
-        if seen.batch == mirror.batch:
-            return NotYet("nothing was merged since the last look")
-        return self._look_at_changes(Round(table, world, suite, state), seen)
+        round_ = Round(table, world, suite, state)
+        if seen is None:
+            return self._look_at_whole(round_)
+        if seen.is_whole_due(self.whole_every, world.now):
+            return self._look_at_due_whole(round_, seen)
+        return self._look_at_changes(round_, seen)
 
     def judge(self, reading: Content, past: Sequence[float]) -> Ruling:
         """Return FAIL if an expectation is not met, UNKNOWN if one could not be evaluated."""
@@ -279,6 +285,18 @@ class Expectations:
             yield "suite", self.suite
         yield from list_suites(self.suites, table)
 
+    def _look_at_due_whole(self, round_: "Round", seen: Seen) -> Content | NotYet:
+        """Look at the whole; while that fails, what changed rows do not meet still counts."""
+        try:
+            return self._look_at_whole(round_)
+        except SluiceError:
+            found = self._look_at_changes(round_, seen)
+            if isinstance(found, Content) and found.looks[0].unmet:
+                return found
+            if isinstance(found, NotYet) and seen.is_open:
+                return found  # the last verdict stays
+            raise
+
     def _look_at_whole(self, round_: "Round") -> Content | NotYet:
         look, batch = self._look(round_, round_.suite, None)
         if isinstance(look, NotYet):
@@ -291,6 +309,8 @@ class Expectations:
         return Content((look,))
 
     def _look_at_changes(self, round_: "Round", seen: Seen) -> Content | NotYet:
+        if seen.batch == round_.mirror.batch:
+            return NotYet("nothing was merged since the last look")
         single, _ = split_expectations(round_.suite)
         if not single:
             return NotYet("its expectations are about the whole table")

@@ -110,8 +110,11 @@ class FakeLooks:
 
     asked: list[SuiteLook] = field(default_factory=list)
     found: SuiteAnswer | NotYet | None = None
+    failure: str = ""  # of each look at a whole
 
     def answer(self, key: tuple[str, str, int | None]) -> SuiteAnswer | NotYet | None:
+        if self.failure and key[-1] is None:
+            raise ProofError(self.failure)
         return self.found if self.asked and key == self.asked[-1].key else None
 
     def ask(self, look: SuiteLook) -> None:
@@ -464,6 +467,34 @@ def test_what_the_whole_lacks_stays_until_another_look_at_the_whole(world: RowsW
     assert (first.outcome, between.outcome) == (Outcome.FAIL, Outcome.FAIL)
     assert COUNT in between.reason
     assert judge_suite(probe, world).outcome is Outcome.PASS
+
+
+def test_changed_rows_are_looked_at_while_the_look_at_the_whole_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evaluate_by_fakes(monkeypatch)
+    world, probe = RowsWorld(), replace(NO_NULL, rows=2)
+    world.merge(1)
+    judge_suite(probe, world)
+    world.time += timedelta(days=1)
+    world.spark.failure = "Spark did not evaluate shop.orders"
+    for id_ in (2, 3):
+        world.merge(id_)
+    with pytest.raises(ProofError, match=world.spark.failure):
+        look(probe, world)
+    world.merge(2, email=None)
+    bad = judge_suite(probe, world)
+    unchanged = look(probe, world)
+    world.merge(2)
+    with pytest.raises(ProofError, match=world.spark.failure):
+        look(probe, world)
+    world.spark.failure = ""
+    whole = look_with_spark(probe, world)
+
+    assert (bad.outcome, bad.keys) == (Outcome.FAIL, (f"{ONE}:2",))
+    assert unchanged == "nothing was merged since the last look"
+    assert isinstance(whole, Ruling)
+    assert (whole.outcome, "all 3 rows" in whole.reason) == (Outcome.PASS, True)
 
 
 @THOROUGH
