@@ -518,6 +518,14 @@ def explain_spark_need(expectations: Iterable[ExpectationSettings]) -> str:
     return next((f"{name} has a query" for name in own), "")
 
 
+def is_share(each: ExpectationSettings) -> bool:
+    """Whether some of all rows may not meet it (``mostly``, also by the default of its class)."""
+    if "mostly" in each.kwargs:
+        return bool(each.kwargs["mostly"] != 1)
+    own = getattr(_find_kind(each.type), "__fields__", {}).get("mostly")
+    return own is not None and bool(own.get_default() != 1)
+
+
 def _is_about_rows(name: str) -> bool:
     """Whether an expectation of that *name* can be evaluated on some rows alone."""
     kind = _find_kind(name)

@@ -47,6 +47,7 @@ from pipeline.suites import (
     evaluate_rows,
     explain_spark_need,
     import_expectations,
+    is_share,
     list_column_mistakes,
     list_mistakes,
     list_suites,
@@ -468,7 +469,7 @@ def _name_open_rows(suite: Sequence[ExpectationSettings], look: Look) -> tuple[s
     Empty if there are too many, if some have no name, or if an expectation was not evaluated. Also
     empty if a share of rows may be unmet (``mostly``), because that share is of all rows.
     """
-    shares = any(each.kwargs.get("mostly", 1) != 1 for each in suite)
+    shares = any(map(is_share, suite))
     broken = any(one.met is None for one in look.results)
     unnamed = any(len(one.keys) != max(one.unexpected, 1) for one in look.unmet)
     names = tuple(dict.fromkeys(key for one in look.unmet for key in one.keys))

@@ -6,6 +6,7 @@ process that merges such a table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pipeline.suites import (
     ExpectationSettings,
     find_unmet,
     import_expectations,
+    is_share,
     list_column_mistakes,
     list_mistakes,
     list_suites,
@@ -69,12 +71,14 @@ class Expectations:
 
     def share_doubts(self) -> Iterator[str]:
         """Yield each critical expectation that holds no row because of its ``mostly``."""
+        with suppress(ConfigError):  # which is a mistake, too
+            import_expectations(self.modules)
         for at, own in self._listed():
             critical = _critical(own)
             for number, one in enumerate(own):
-                if one in critical and _is_share(one):
+                if one in critical and is_share(one):
                     what = "holds no row, because a slice does not show the share of all rows"
-                    fix = "remove it, or use `severity: warning`"
+                    fix = "write 1, or use `severity: warning`"
                     yield f"{at}[{number}].kwargs.mostly: {what}; {fix}"
 
     def _listed(self) -> Iterator[tuple[str, Sequence[ExpectationSettings]]]:
@@ -112,17 +116,12 @@ class Expectations:
 
 def _held(expectations: Iterable[ExpectationSettings]) -> list[ExpectationSettings]:
     """The expectations that hold a row."""
-    return [one for one in _critical(expectations) if not _is_share(one)]
+    return [one for one in _critical(expectations) if not is_share(one)]
 
 
 def _critical(expectations: Iterable[ExpectationSettings]) -> list[ExpectationSettings]:
     single, _ = split_expectations(tuple(expectations))
     return [one for one in single if one.severity == "critical"]
-
-
-def _is_share(each: ExpectationSettings) -> bool:
-    """Whether it is about a share of all rows, which those of a slice do not show."""
-    return bool(each.kwargs.get("mostly", 1) != 1)
 
 
 INVARIANT: type[Invariant] = Expectations

@@ -26,6 +26,7 @@ from checks.probes.expectations import Content, Expectations, Look
 from checks.validation import MEMORY, load_results
 from checks.world import LargeLooks, Range
 from pipeline.errors import ConfigError, ProofError
+from pipeline.invariants.expectations import Expectations as Held
 from pipeline.model import Fence, Shard, Table
 from pipeline.suites import (
     MOST_KEYS,
@@ -39,6 +40,7 @@ from pipeline.suites import (
     find_strange_columns,
     find_unmet,
     import_expectations,
+    is_share,
     make_frame,
     name_row,
     read_suite,
@@ -179,6 +181,7 @@ def evaluate_by_fakes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(probe_module, "evaluate_rows", evaluate)
     monkeypatch.setattr(probe_module, "import_expectations", lambda _: None)
     monkeypatch.setattr(probe_module, "split_expectations", lambda suite: (tuple(suite), ()))
+    monkeypatch.setattr(probe_module, "is_share", lambda one: "mostly" in one.kwargs)
     return taken
 
 
@@ -1213,6 +1216,11 @@ class ColumnValuesHaveAt(ColumnMapMetricProvider):
 
 class ExpectColumnValuesToHaveAt(ColumnMapExpectation):
     map_metric = "column_values.have_at"
+
+
+class ExpectColumnValuesToMostlyHaveAt(ColumnMapExpectation):
+    map_metric = "column_values.have_at"
+    mostly: float = 0.9
 """
 
 
@@ -1227,6 +1235,10 @@ def test_expectations_of_the_user_come_from_a_module(
 
     assert list(mine.mistakes()) == []
     assert judge_suite(mine, world).keys == (f"{ONE}:1",)
+    shares = expect("expect_column_values_to_mostly_have_at", column="email")
+    assert [is_share(one) for one in (shares, *mine.suite)] == [True, False]
+    held = Held((shares, *mine.suite), {}, mine.modules)
+    assert "suite[0].kwargs.mostly: holds no row" in next(held.share_doubts())
     absent = replace(probe, modules=("no_such_module",))
     assert next(iter(absent.mistakes())).startswith("modules: no_such_module: its import fails")
     assert "no_such_module" in str(look(absent, world))
