@@ -56,8 +56,10 @@ def require_comparisons(condition: Any) -> None:
     Raises:
         IncomparableError: with what is accepted.
     """
+    if condition is not None and not condition:
+        raise IncomparableError("its row condition is empty; leave it out")
     try:
-        accepted = not condition or _has_only_comparisons(condition)
+        accepted = condition is None or _has_only_comparisons(condition)
     except SyntaxError as error:
         what = f"its row condition cannot be read: {error.msg}"
         fix = """write comparisons, such as `state == "new" and x > 1`"""

@@ -21,7 +21,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from textwrap import shorten
 from threading import Lock
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_origin
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -93,6 +93,8 @@ NEED_DATABASE = frozenset(
     }
 )
 """Expectations that neither pandas nor Spark evaluates."""
+NEED_MEMORY = "expect_column_values_to_be_dateutil_parseable"
+"""The expectation that Spark does not evaluate."""
 PLACES = {"result_format": "COMPLETE"}  # for rows in memory; asking for keys would cost more
 COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 ROWS = {
@@ -385,7 +387,7 @@ def _unfit(each: ExpectationSettings, *, by_spark: bool = True) -> str:
     if fault := _unsupported(each):
         return fault
     try:
-        _build_expectation(each)
+        built = _build_expectation(each)
     except (GreatExpectationsError, ValueError, TypeError, OverflowError) as error:
         known = registry.list_registered_expectation_implementations()
         if each.type in known:
@@ -396,7 +398,66 @@ def _unfit(each: ExpectationSettings, *, by_spark: bool = True) -> str:
     least, most = each.kwargs.get("min_value"), each.kwargs.get("max_value")
     if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
         return "kwargs: min_value is above max_value; correct them"
-    return _explain_patterns(each, by_spark=by_spark)
+    return _explain_forms(each, built) or _explain_patterns(each, by_spark=by_spark)
+
+
+def _explain_forms(each: ExpectationSettings, built: Any) -> str:
+    """The fault of an argument that Great Expectations accepts, and cannot evaluate."""
+    if each.type == "expect_column_quantile_values_to_be_between":
+        if _are_quantile_ranges(each.kwargs.get("quantile_ranges")):
+            return ""
+        form = "`{quantiles: [0.5], value_ranges: [[1, 9]]}`, with a range for each quantile"
+        return f"kwargs.quantile_ranges: must be {form}; correct it"
+    if each.type == "expect_column_kl_divergence_to_be_less_than":
+        if each.kwargs.get("partition_object") is None:
+            what = "is missing, and the column would be compared with itself"
+            return f"kwargs.partition_object: {what}; write `bins` or `values`, and `weights`"
+        if not _is_partition(each.kwargs["partition_object"]):
+            what = "must have `values` and as many `weights`, or increasing `bins` and one"
+            return f"kwargs.partition_object: {what} weight fewer, and a sum of 1; correct it"
+    return _explain_mapping(each, built)
+
+
+def _explain_mapping(each: ExpectationSettings, built: Any) -> str:
+    """The fault of an argument that became a mapping, and should be another value.
+
+    Great Expectations takes any mapping for a suite parameter, and makes one of some lists.
+    """
+    if not type(built).__module__.startswith("great_expectations."):
+        return ""
+    for name in each.kwargs:
+        kinds = [
+            one.outer_type_ for one in getattr(built.__fields__.get(name), "sub_fields", ()) or ()
+        ]
+        if dict in kinds and isinstance(getattr(built, name), dict):
+            is_list = any(get_origin(one) is list or one in (list, set) for one in kinds)
+            form = "a list of pairs" if name == "value_pairs_set" else "a list"
+            return f"kwargs.{name}: must be {form if is_list else 'one value'}; correct it"
+    return ""
+
+
+def _are_quantile_ranges(value: Any) -> bool:
+    known = value if isinstance(value, Mapping) else {}
+    quantiles, ranges = known.get("quantiles"), known.get("value_ranges")
+    if not isinstance(quantiles, list | tuple) or not isinstance(ranges, list | tuple):
+        return False
+    are_pairs = all(isinstance(one, list | tuple) and len(one) == 2 for one in ranges)
+    are_shares = all(isinstance(one, int | float) and 0 <= one <= 1 for one in quantiles)
+    if not quantiles or len(quantiles) != len(ranges) or not are_pairs or not are_shares:
+        return False
+    bounds = [one for one in ranges if all(isinstance(each, int | float) for each in one)]
+    return all(least <= most for least, most in bounds)
+
+
+def _is_partition(value: Any) -> bool:
+    from great_expectations.execution_engine.util import (  # noqa: PLC0415
+        is_valid_partition_object,
+    )
+
+    try:
+        return bool(is_valid_partition_object(value))
+    except (TypeError, ValueError):
+        return False
 
 
 def _unsupported(each: ExpectationSettings) -> str:
@@ -698,6 +759,9 @@ def _ask(
         return Asked(number, each, why="its row_condition names an unknown column; correct it")
     if why := _unfit(each, by_spark=not by_pandas):
         return Asked(number, each, why=why)
+    if each.type == NEED_MEMORY and not by_pandas:
+        fix = "use expect_column_values_to_match_strftime_format, or increase `rows` of the check"
+        return Asked(number, each, why=f"Spark does not evaluate it; {fix}")
     if list(find_strange_columns([each], list(plain))):
         return Asked(number, each, why="it names an unknown column; correct it")
     try:

@@ -127,6 +127,11 @@ def test_a_row_condition_with_a_fault_of_syntax_is_said_to_have_one() -> None:
         require_comparisons("state==")
 
 
+def test_an_empty_row_condition_is_refused() -> None:
+    with pytest.raises(IncomparableError, match="its row condition is empty; leave it out"):
+        require_comparisons("")
+
+
 @pytest.mark.parametrize(
     ("condition", "columns"),
     [
@@ -148,7 +153,6 @@ def test_a_row_condition_with_a_fault_of_syntax_is_said_to_have_one() -> None:
             ["a", "b"],
         ),
         (None, []),
-        ("", []),
     ],
     ids=str,
 )

@@ -55,6 +55,8 @@ THOROUGH = pytest.mark.thorough  # to import Great Expectations costs more than 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
+QUANTILES = "expect_column_quantile_values_to_be_between"
+DIVERGENCE = "expect_column_kl_divergence_to_be_less_than"
 UNIQUE = "expect_column_values_to_be_unique"
 QUERY = "unexpected_rows_expectation"
 MATCH = "expect_column_values_to_match_regex"
@@ -915,6 +917,10 @@ def test_a_suite_is_a_file_of_at_most_16_mib(tmp_path: Path) -> None:
             read_suite(path)
 
 
+def quantiles(asked: Sequence[float], *ranges: Sequence[float | None]) -> dict[str, Any]:
+    return {"quantile_ranges": {"quantiles": asked, "value_ranges": ranges}}
+
+
 @pytest.mark.parametrize(
     ("kind", "least", "most", "is_mistake"),
     [
@@ -940,6 +946,19 @@ def test_bounds_that_no_number_is_between_are_a_mistake(
     [
         (SCHEMA_MATCH, {"json_schema": {"$schema": 5}}, "$['$schema']: 5 is not of type"),
         (SCHEMA_MATCH, {"json_schema": {"$schema": []}}, "$['$schema']: [] is not of type"),
+        (NOT_NULL, {"mostly": []}, "kwargs.mostly: must be one value; correct it"),
+        (IN_SET, {"value_set": {"a": 1}}, "kwargs.value_set: must be a list; correct it"),
+        (NOT_NULL, {"row_condition": ""}, "kwargs: its row condition is empty; leave it out"),
+        (QUANTILES, {"quantile_ranges": []}, "kwargs.quantile_ranges: must be `{quantiles:"),
+        (QUANTILES, quantiles([0.5]), "with a range for each quantile; correct it"),
+        (QUANTILES, quantiles([0.5], [2, 1]), "with a range for each quantile; correct it"),
+        (QUANTILES, quantiles([5], [1, 2]), "with a range for each quantile; correct it"),
+        (DIVERGENCE, {"threshold": 1}, "kwargs.partition_object: is missing, and the column"),
+        (
+            DIVERGENCE,
+            {"partition_object": {}, "threshold": 1},
+            "kwargs.partition_object: must have",
+        ),
         (MATCH, {}, "kwargs.regex: is empty; name a regular expression"),
         (MATCH, {"regex": 5}, "kwargs.regex: must be a text, and is 5; quote it"),
         (f"{MATCH}_list", {"regex_list": ["a", 5]}, "kwargs.regex_list: must be a text, and is 5;"),
@@ -958,6 +977,44 @@ def test_an_argument_that_nothing_reads_is_a_mistake_and_unknown_beside_other_re
     assert mistake[0] == 0
     assert says in mistake[1]
     assert [one.met for one in found] == [None, True]
+
+
+@pytest.mark.parametrize("pairs", [{"a": 1}, {"ab": 1}, ["ab"], {}])
+def test_pairs_are_a_list_of_lists(pairs: Any) -> None:
+    columns = {"column_A": "id", "column_B": "id"}
+    asked = expect("expect_column_pair_values_to_be_in_set", value_pairs_set=pairs, **columns)
+
+    assert [*find_mistakes([asked])] == [
+        (0, "kwargs.value_pairs_set: must be a list of pairs; correct it")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "kwargs"),
+    [
+        (QUANTILES, quantiles([0.1, 1], [None, 5], [1, 9.5])),
+        (DIVERGENCE, {"partition_object": {"values": ["a"], "weights": [1]}, "threshold": 1}),
+        (DIVERGENCE, {"partition_object": {"bins": [0, 9], "weights": [1]}, "threshold": 1}),
+        (SCHEMA_MATCH, {"json_schema": {"type": "object"}}),
+        (IN_SET, {"value_set": []}),
+    ],
+)
+def test_an_argument_of_the_documented_form_is_no_mistake(
+    kind: str, kwargs: dict[str, Any]
+) -> None:
+    assert [*find_mistakes([expect(kind, column="doc", **kwargs)])] == []
+
+
+def test_spark_says_which_expectation_it_does_not_evaluate() -> None:
+    suite = (expect("expect_column_values_to_be_dateutil_parseable", column="at"),)
+    ended = threading.Event()
+    ended.set()
+
+    answer = evaluate_by_spark(EndlessFrame(ended, ended), SuiteLook(TABLE, 0, 0, None, "", suite))
+
+    assert [one.met for one in answer.results] == [None]
+    assert "(at): Spark does not evaluate it; use expect_column_values_to_match_strf" in str(answer)
+    assert [*find_mistakes(suite)] == []
 
 
 def test_a_number_as_a_column_is_the_column_of_that_name() -> None:
