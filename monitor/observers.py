@@ -138,7 +138,9 @@ class Observers:
             self.clock,
             readiness.sample_age,
             readiness.heartbeat_age,
-            ForeignWrites(self.lake.lake, self.store.waivers.waived),
+            ForeignWrites(
+                self.lake.lake, self.store.waivers.waived, self.store.waivers.end_of_commit
+            ),
             sync_positions(self.config.sources, self.collectors, self.fences),
             self.copies,
         )

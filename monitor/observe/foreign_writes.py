@@ -1,13 +1,15 @@
 """Detects foreign commits in mirrors, and tables that unlogged changes left in doubt.
 
 Each commit is read once. A recreated mirror is read again, although its versions may have the
-same numbers.
+same numbers. So is a mirror whose log was put back and merged on since the last look: the entry
+that was read last is then another one. Waivers of commits that the mirror no longer has end,
+because a later foreign commit may get the same number.
 
 Removing a foreign key with a cascade does not undo the changes that it made without a log entry.
 The table stays in doubt until a new base has read it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -21,7 +23,9 @@ from pipeline.apply.foreign_commits import (
     accepted_versions,
     find_intrusion,
     newest_foreign,
+    waiver_id,
 )
+from pipeline.apply.mirror import Commit
 from pipeline.errors import ProofError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Missing, Order, Shard, Table
@@ -35,11 +39,13 @@ class ForeignWrites:
     """Finds mirrors with foreign writes; each commit is read once.
 
     What was read belongs to the Delta table with that id. A recreated mirror is read again,
-    although its versions may have the same numbers.
+    although its versions may have the same numbers. ``withdraw`` ends the waiver of an id ``at`` a
+    time.
     """
 
     lake: Lake
     waived: Callable[[], frozenset[str]]
+    withdraw: Callable[[str, datetime], object] = lambda _id, _at: None
     _seen: dict[str, KnownVersion] = field(default_factory=dict)
     _found: dict[str, Intrusion] = field(default_factory=dict)
     _last: dict[str, MirrorPosition] = field(default_factory=dict)
@@ -58,36 +64,65 @@ class ForeignWrites:
         Raises:
             ProofError: the log has lost commits that were never read.
         """
-        before = self._last.get(table, mirror)
+        before = self._last.get(table)
+        if before is None:
+            self._end_waivers(table, mirror.version, at)
+        elif before.mirror != mirror.mirror:
+            self._restart(table, -1, at)
+        elif mirror.version < before.version or mirror.batch < before.batch:
+            self._restart(table, min(mirror.version, before.version - 1), at)
         self._last[table] = mirror
-        other = before.mirror != mirror.mirror
-        if other:
-            self._seen.pop(table, None)
-        if other or mirror.version < before.version or mirror.batch < before.batch:
-            self._put_back[table] = at
-            self._foreign.pop(table, None)
-        self._search(table, mirror.version)
+        self._search(table, mirror, at)
         foreign = self._foreign.get(table, -1)
         return replace(mirror, put_back=self._put_back.get(table), foreign=foreign)
 
-    def _search(self, table: str, version: int) -> None:
-        known = self._seen.get(table, KnownVersion(max(version - FIRST_LOOK, 0)))
-        if version == known.version:
+    def _end_waivers(self, table: str, newest: int, at: datetime) -> None:
+        """End the waivers of foreign commits above version *newest*, which are gone."""
+        for version in accepted_versions(table, self.waived()):
+            if version > newest:
+                self.withdraw(waiver_id(table, version), at)
+
+    def _restart(self, table: str, same: int, at: datetime) -> None:
+        """Record that the mirror was put back behind version *same*, and read its log again."""
+        self._end_waivers(table, same, at)
+        self._put_back[table] = at
+        self._foreign.pop(table, None)
+        self._seen.pop(table, None)
+
+    def _search(self, table: str, mirror: MirrorPosition, at: datetime) -> None:
+        known, version = self._seen.get(table), mirror.version
+        if known is not None and known.version == version and _agree(known.entry, mirror.entry):
             return
-        try:
-            commits = self.lake.history(table, known.version)
-        except ProofError:
-            if table in self._seen:
-                raise
-            commits = ()  # too old: the Delta log no longer has these entries
+        commits = None if known is None else self._read_on(table, known, version)
+        if known is None or commits is None:
+            if known is not None:
+                self._restart(table, known.version - 1, at)
+            known = KnownVersion(max(version - FIRST_LOOK, 0))
+            newest = self.lake.history(table, None, version)  # the log may have been cleaned
+            commits = [one for one in newest if one.version > known.version]
         intrusion, good = find_intrusion(commits, known, accepted_versions(table, self.waived()))
-        newest = newest_foreign(commits, known)
-        self._foreign[table] = max(newest, self._foreign.get(table, -1))
+        foreign = newest_foreign(commits, known)
+        self._foreign[table] = max(foreign, self._foreign.get(table, -1))
         if intrusion is not None:
             self._found[table] = intrusion
             return  # later commits are judged again from here, until the write is reverted
         self._found.pop(table, None)
-        self._seen[table] = replace(good, version=version)
+        self._seen[table] = replace(good, version=version, entry=mirror.entry)
+
+    def _read_on(self, table: str, known: KnownVersion, version: int) -> Sequence[Commit] | None:
+        """Return the commits after *known*; None if another commit has its number now."""
+        if not known.entry:
+            return self.lake.history(table, known.version, version)
+        try:
+            found = self.lake.history(table, known.version - 1, version)
+        except ProofError:  # maybe only the entry of the known version was cleaned out
+            return self.lake.history(table, known.version, version)
+        return found[1:] if found and _agree(found[0].entry, known.entry) else None
+
+
+def _agree(entry: str, other: str) -> bool:
+    """Whether two digests of log entries may be of the same entry; empty is unknown."""
+    return not entry or not other or entry == other
 
 
 CHECK = "unproven"

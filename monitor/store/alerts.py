@@ -421,7 +421,7 @@ def _silence(row: Row[Any]) -> Silence:
     return decode_value(Silence, row.body)
 
 
-SERVICE = "sluice"  # withdraws a waiver when the check has passed again
+SERVICE = "sluice"  # withdraws a waiver when its check has passed again, or its commit is gone
 
 
 def _now() -> datetime:
@@ -486,6 +486,14 @@ class Waivers:
             connection.execute(update(waivers).where(waivers.c.id == id_).values(ended))
         self._forget()
         return True
+
+    def end_of_commit(self, id_: str, at: datetime) -> bool:
+        """End the waiver of a foreign commit that its mirror no longer has; False if none is open.
+
+        Do not call it inside another write.
+        """
+        why = "the mirror was rebuilt or put back, and no longer has that version"
+        return self.withdraw(id_, who=SERVICE, why=why, at=at)
 
     def end(
         self, prefix: str, *, why: str, at: datetime, but: Collection[str] = frozenset()

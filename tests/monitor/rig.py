@@ -129,8 +129,9 @@ class FakeLake:
             raise UnreachableError("lake: no route to host")
         return self.mirrors.get(table)
 
-    def history(self, table: str, since: int) -> Sequence[Commit]:
-        return [one for one in self.commits.get(table, []) if one.version > since]
+    def history(self, table: str, since: int | None, until: int) -> Sequence[Commit]:
+        after = -1 if since is None else since
+        return [one for one in self.commits.get(table, []) if after < one.version <= until]
 
 
 @dataclass
@@ -303,6 +304,7 @@ class Rig:
         self.dictionary, self.rules = FakeDictionary(), tuple[TableRule, ...]()
         self.whole, self.arrivals = frozenset[str](), dict[str, SourceArrivals]()
         self.token, self.beyond = "", False
+        self.entries = 0
         self.restart()
 
     def restart(self) -> None:
@@ -326,7 +328,7 @@ class Rig:
             self.clock,
             age,
             beat,
-            ForeignWrites(lake, self.store.waivers.waived),
+            ForeignWrites(lake, self.store.waivers.waived, self.store.waivers.end_of_commit),
         )
         self.roster = TableRegistry(lambda: {"shop": self.dictionary}, self.rules, self.clock)
         self.census = SourceInventory(
@@ -455,21 +457,29 @@ class Rig:
         for table in tables or SHARDS.values():
             before = self.lake.mirrors.get(table, MirrorPosition(-1, -1, f"{table}-1"))
             note = {"sluice": {"after": before.version}}
-            self._commit(table, before.version + 1, "MERGE", note)
+            entry = self._commit(table, before.version + 1, "MERGE", note)
             batch = self.lake.newest.batch if self.lake.newest else -1
-            self.lake.mirrors[table] = MirrorPosition(before.version + 1, batch, before.mirror)
+            merged = MirrorPosition(before.version + 1, batch, before.mirror, entry=entry)
+            self.lake.mirrors[table] = merged
 
     def intrude(self, table: str) -> None:
         """Somebody else deletes a row of the mirror."""
         version = self.lake.mirrors[table].version + 1
-        self._commit(table, version, "DELETE", None)
-        self.lake.mirrors[table] = replace(self.lake.mirrors[table], version=version)
+        entry = self._commit(table, version, "DELETE", None)
+        self.lake.mirrors[table] = replace(self.lake.mirrors[table], version=version, entry=entry)
 
     def restore(self, table: str, to: int) -> None:
         """Take the mirror back to version *to*."""
         version = self.lake.mirrors[table].version + 1
-        self._commit(table, version, "RESTORE", None, {"version": str(to)})
-        self.lake.mirrors[table] = replace(self.lake.mirrors[table], version=version)
+        entry = self._commit(table, version, "RESTORE", None, {"version": str(to)})
+        self.lake.mirrors[table] = replace(self.lake.mirrors[table], version=version, entry=entry)
+
+    def put_back(self, table: str) -> None:
+        """The files of the mirror are replaced by those from before its newest commit."""
+        there, gone = self.lake.mirrors[table], self.lake.commits[table].pop()
+        kept, batch = self.lake.commits[table][-1], there.batch - (gone.after is not None)
+        older = replace(there, version=kept.version, batch=batch, entry=kept.entry)
+        self.lake.mirrors[table] = older
 
     def rebuild(self, table: str) -> None:
         """The mirror is moved away, and a new one grows in its place."""
@@ -563,6 +573,10 @@ class Rig:
         operation: str,
         note: object,
         parameters: Mapping[str, Any] | None = None,
-    ) -> None:
-        made = Commit(version, operation, self.now, True, note, parameters or {})
+    ) -> str:
+        """Add a commit to the mirror's log; return the digest of its entry."""
+        self.entries += 1
+        entry = f"entry {self.entries}"
+        made = Commit(version, operation, self.now, True, note, parameters or {}, entry=entry)
         self.lake.commits.setdefault(table, []).append(made)
+        return entry

@@ -472,8 +472,28 @@ def restore_an_old_version(rig: Rig) -> None:
     rig.store.waivers.add(Waiver(id_, "known", "on call", rig.now))
 
 
+def put_back_and_merge(rig: Rig) -> None:
+    """No look falls between the two; version and batch are the same again."""
+    rig.put_back(USERS)
+    rig.apply(USERS)
+
+
+def put_back_and_merge_on(rig: Rig) -> None:
+    rig.put_back(USERS)
+    rig.apply(USERS)
+    rig.apply(USERS)
+
+
 @pytest.mark.parametrize(
-    "alter", [rebuild_mirror, merge_again, waive_a_foreign_write, restore_an_old_version]
+    "alter",
+    [
+        rebuild_mirror,
+        merge_again,
+        waive_a_foreign_write,
+        restore_an_old_version,
+        put_back_and_merge,
+        put_back_and_merge_on,
+    ],
 )
 def test_verified_waits_until_an_altered_mirror_was_compared(
     healthy: Rig, alter: Callable[[Rig], None]

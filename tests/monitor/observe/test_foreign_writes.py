@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from monitor.observe.foreign_writes import UnloggedChanges
+from monitor.store.alerts import Waiver
 from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
+from pipeline.apply.foreign_commits import waiver_id
 from pipeline.model import Missing, Order, Shard, Table
 from tests.monitor.rig import USERS, Rig, codes_of
 
@@ -33,6 +35,81 @@ def test_a_row_that_others_delete_from_a_mirror_made_anew_closes_the_gate(
 
     assert status == 409
     assert "foreign_write" in codes_of(answer)
+
+
+@pytest.mark.parametrize("merges", [0, 1], ids=["the same version", "a later one"])
+def test_a_row_that_others_delete_from_a_mirror_that_was_put_back_closes_the_gate(
+    rig: Rig, merges: int
+) -> None:
+    """The versions that were read before are of other commits now."""
+    rig.put_back(USERS)
+    rig.intrude(USERS)
+    for _ in range(merges):
+        rig.apply(USERS)
+    rig.second(2)
+
+    status, answer = rig.ask(USERS, cut="2026-03-29T12:00:02Z")
+
+    assert status == 409
+    assert "foreign_write" in codes_of(answer)
+
+
+def rebuild(rig: Rig) -> None:
+    rig.rebuild(USERS)
+
+
+def put_back(rig: Rig) -> None:
+    rig.put_back(USERS)
+
+
+def restart_and_put_back(rig: Rig) -> None:
+    rig.put_back(USERS)
+    rig.restart()
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["and seen", "and not seen"])
+@pytest.mark.parametrize("alter", [rebuild, put_back, restart_and_put_back])
+def test_a_waiver_of_a_foreign_commit_ends_with_that_commit(
+    rig: Rig, alter: Callable[[Rig], None], seen: bool
+) -> None:
+    """Another foreign commit gets the same number."""
+    rig.intrude(USERS)
+    rig.watch(2)
+    version = rig.lake.mirrors[USERS].version
+    rig.store.waivers.add(Waiver(waiver_id(USERS, version), "a known repair", "ann", rig.now))
+    rig.watch(2)
+    waived = rig.ask(USERS, cut="2026-03-29T12:00:02Z")[0]
+
+    alter(rig)
+    if seen or alter is restart_and_put_back:
+        rig.watch(2)
+    while rig.lake.mirrors[USERS].version < version - 1:
+        rig.apply(USERS)
+    rig.intrude(USERS)
+    rig.second(2)
+    status, answer = rig.ask(USERS, cut="2026-03-29T12:00:02Z")
+
+    assert (waived, status, "foreign_write" in codes_of(answer)) == (200, 409, True)
+    (ended,) = rig.store.waivers.list()
+    assert (ended.withdrawn_by, "no longer has that version" in ended.withdrawn_why) == (
+        "sluice",
+        True,
+    )
+
+
+def test_a_waiver_of_a_foreign_commit_lasts_while_the_mirror_has_it(rig: Rig) -> None:
+    rig.intrude(USERS)
+    rig.watch(2)
+    id_ = waiver_id(USERS, rig.lake.mirrors[USERS].version)
+    rig.store.waivers.add(Waiver(id_, "a known repair", "ann", rig.now))
+    rig.round(2)
+    rig.restart()
+    rig.round(2)
+    rig.put_back(USERS)
+    rig.watch(2)
+
+    assert rig.store.waivers.waived() == {id_}
+    assert rig.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 200
 
 
 def test_a_mirror_made_anew_is_no_intrusion(rig: Rig) -> None:

@@ -53,8 +53,8 @@ class SlowLake:
         self.commits: list[Commit] = []
         self.error: Exception | None = None
         self.damage: Exception | None = None
-        self.too_old = False
-        self.since: list[int] = []
+        self.oldest = 0  # its log was cleaned of older commits
+        self.since: list[int | None] = []
 
     def checkpoint(self) -> Checkpoint | None:
         self.bench.now += SECOND
@@ -68,11 +68,12 @@ class SlowLake:
             raise self.damage
         return self.standing
 
-    def history(self, table: str, since: int) -> Sequence[Commit]:
+    def history(self, table: str, since: int | None, until: int) -> Sequence[Commit]:
         self.since.append(since)
-        if self.too_old:
+        if since is not None and since + 1 < self.oldest:
             raise ProofError("the log of shop.t is gone")
-        return [one for one in self.commits if one.version > since]
+        after = until - 100 if since is None else since
+        return [one for one in self.commits[self.oldest :] if after < one.version <= until]
 
 
 class Bench:
@@ -109,9 +110,14 @@ class Bench:
         version = len(self.lake.commits)
         noted = {"sluice": {"after": version - 1}} if ours else None
         parameters = {} if to is None else {"version": str(to)}
-        made = Commit(version, operation, NOON, True, note=noted, parameters=parameters)
+        made = Commit(
+            *(version, operation, NOON, True),
+            note=noted,
+            parameters=parameters,
+            entry=f"entry {version}",
+        )
         self.lake.commits.append(made)
-        self.lake.standing = MirrorPosition(version, 4, "m")
+        self.lake.standing = MirrorPosition(version, 4, "m", entry=made.entry)
 
 
 @pytest.fixture
@@ -234,11 +240,11 @@ def test_only_commits_since_the_last_look_are_read(bench: Bench) -> None:
     bench.commit("MERGE", ours=True)
     bench.look()
 
-    assert bench.lake.since == [49, 149]
+    assert bench.lake.since == [None, 148]  # and the one read last, which may be another now
 
 
 def test_a_log_that_was_cleaned_up_before_the_first_look_is_nobodys_fault(bench: Bench) -> None:
-    bench.lake.standing, bench.lake.too_old = MirrorPosition(300, 4, "m"), True
+    bench.lake.standing, bench.lake.oldest = MirrorPosition(300, 4, "m"), 300
 
     look = bench.look()
 
@@ -246,11 +252,31 @@ def test_a_log_that_was_cleaned_up_before_the_first_look_is_nobodys_fault(bench:
     assert look.intrusions == {}
 
 
+def test_a_foreign_commit_is_found_at_the_first_look_at_a_log_that_was_cleaned_up(
+    bench: Bench,
+) -> None:
+    for _ in range(3):
+        bench.commit("MERGE", ours=True)
+    bench.commit("DELETE", ours=False)
+    bench.lake.oldest = 2
+
+    assert bench.look().intrusions == {"shop.t": Intrusion(3, "DELETE", 2)}
+
+
+def test_a_log_that_was_cleaned_of_the_commit_read_last_is_read_on(bench: Bench) -> None:
+    bench.commit("MERGE", ours=True)
+    bench.look()
+    bench.commit("DELETE", ours=False)
+    bench.lake.oldest = len(bench.lake.commits) - 1
+
+    assert bench.look().intrusions == {"shop.t": Intrusion(1, "DELETE", 0)}
+
+
 def test_a_log_that_loses_commits_between_two_looks_proves_nothing(bench: Bench) -> None:
     bench.commit("MERGE", ours=True)
     bench.commit("MERGE", ours=True)
     bench.look()
-    bench.lake.standing, bench.lake.too_old = MirrorPosition(300, 4, "m"), True
+    bench.lake.standing, bench.lake.oldest = MirrorPosition(300, 4, "m"), 300
 
     assert bench.look().mirrors["shop.t"] == Missing("the log of shop.t is gone")
 
