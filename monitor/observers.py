@@ -168,6 +168,7 @@ class Observers:
             residuals=self.store.accounts.residuals,
             unproven=UnloggedChanges(self.census.unproven, self.store.memory, self.clock).unproven,
             unlisted=self.roster.unlisted,
+            gains_shard=self.roster.gains_shard,
             doubts=self.clocks.reasons,
             clock=self.clock,
             orderings=self.orderings,

@@ -76,10 +76,13 @@ class CertificateRevocation:
         look: Sampling,
         at: datetime,
         lacking: Callable[[str], frozenset[str]] = lambda _: frozenset(),
+        *,
+        gains: bool = False,
     ) -> None:
         """Revoke the certificates of *table* that, according to *look*, have lost their evidence.
 
-        *lacking* returns the copies of a table that miss rows.
+        *lacking* returns the copies of a table that miss rows. *gains*: new rules send it a shard,
+        and no batch has landed under them yet.
         """
         if look.number < self._newest.get(table, 0):
             self._ground.pop(table, None)
@@ -88,6 +91,8 @@ class CertificateRevocation:
         if self._ruled[0] != look.number:
             self._ruled = (look.number, _find_rule_changes(look))
         ruled = self._ruled[1].get(table, -1)
+        if gains and not isinstance(look.checkpoint, Missing):
+            ruled = look.checkpoint.value.batch + 1
         now, before = _ground(table, look, ruled, lacking(table)), self._ground.get(table)
         since = self._when.get(table, at)
         self._when[table] = max(since, at)
@@ -215,6 +220,7 @@ class Assessor:
     pauses: Callable[[datetime], Mapping[str, Pause]] = lambda _: {}
     losses: Callable[[], Mapping[str, TableLosses]] = dict
     copy_losses: Callable[[str, str], TableLosses] = lambda _table, _copy: NO_LOSSES
+    gains_shard: Callable[[str], bool] = lambda _: False
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _counted: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
@@ -244,7 +250,8 @@ class Assessor:
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Return everything known about *table* at the time of *facts*; revokes certificates."""
         lacking = partial(self._lacking, copies=look.copies, waived=facts.waived)
-        self._forfeits.take_back(table.name, look, facts.at, lacking)
+        gains = self.gains_shard(table.name)
+        self._forfeits.take_back(table.name, look, facts.at, lacking, gains=gains)
         samples, checkpoint = look.samples(table), look.checkpoint
         doubts = self.doubts(table.sources, facts.at)
         counts = {} if isinstance(checkpoint, Missing) else self._partitions(checkpoint.value)

@@ -186,6 +186,10 @@ class TableRegistry:
             (f"source {name} has not listed its tables: {why}" for name, why in silent if why), ""
         )
 
+    def gains_shard(self, table: str) -> bool:
+        """Whether new rules send *table* a shard whose earlier changes it does not have."""
+        return table in self._moving
+
     def update(self, checkpoint: Checkpoint) -> None:
         """Use the shards of *checkpoint*; ask the sources if that is due."""
         now, self._existing, self._bases = self.clock(), checkpoint.existing, checkpoint.bases

@@ -401,6 +401,7 @@ class Rig:
             self.store.pauses.standing,
             self.store.ledger.losses,
             self.store.ledger.copy_losses,
+            self.roster.gains_shard,
         )
 
     def api(self) -> FastAPI:

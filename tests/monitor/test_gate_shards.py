@@ -62,6 +62,29 @@ def test_a_shard_that_was_ignored_withholds_ready_before_a_batch_under_the_new_r
     assert (status, codes) == (404, ["unlisted"])
 
 
+@pytest.mark.parametrize("stage", ["mirror", "landed"])
+def test_no_certificate_from_before_new_rules_answers_for_a_shard_that_they_add(
+    rig: Rig, stage: str
+) -> None:
+    """Landing may be down, so no batch under the new rules shows the shard."""
+    rig.schema.grants = ("GRANT SELECT ON *.* TO `sluice`@`%`",)
+    rules, rig.rules = rig.rules, (TableRule(r"shop\.users", USERS),)
+    rig.restart()
+    rig.round(2)
+    mark = _with(rig, LEFT_OUT)
+    rig.lake.newest = replace(mark, shards={**mark.shards, Shard.parse(f"shop/{LEFT_OUT}"): None})
+    rig.watch(2)
+    before = rig.ask(cut=DAY, stage=stage)[0]
+    rig.rules = rules
+    rig.restart()
+    rig.watch(2)
+    rig.census.ask()
+
+    status, answer = rig.ask(cut=DAY, stage=stage)
+
+    assert (before, status, codes_of(answer)) == (200, 409, ["revoked", "unlisted"])
+
+
 @pytest.mark.parametrize(
     ("shard", "topic"),
     [
