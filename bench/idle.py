@@ -12,7 +12,7 @@ without those that make the changes. The Spark worker is not part of it.
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +76,10 @@ class MirroredLake:
         """Read the mirror's own log."""
         return self.real.applied(table)
 
-    def history(self, table: str, since: int | None) -> Sequence[Commit]:
-        """Read the mirror's own log; every commit is Sluice's."""
-        return ()
+    def history(self, table: str, since: int | None, until: int) -> Sequence[Commit]:
+        """Read the mirror's own log, as if every commit were Sluice's."""
+        commits = self.real.history(table, since, until)
+        return [replace(one, note={"sluice": {"after": one.version - 1}}) for one in commits]
 
 
 @click.command()

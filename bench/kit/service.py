@@ -205,14 +205,14 @@ class FakeLake:
         self.asked += 1
         return self.mirrors.get(table)
 
-    def history(self, table: str, since: int) -> Sequence[Commit]:
+    def history(self, table: str, since: int | None, until: int) -> Sequence[Commit]:
         """Return commits, all of Sluice."""
-        newest = self.mirrors[table].version
+        first = 0 if since is None else since + 1
         return [
             Commit(
                 version, "MERGE", BEGIN, data_changing=True, note={"sluice": {"after": version - 1}}
             )
-            for version in range(since + 1, newest + 1)
+            for version in range(first, until + 1)
         ]
 
     def land(self, changed: Sequence[str] = (), *, partitions: int = PARTITIONS) -> str:
