@@ -12,6 +12,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pipeline.changelog.table import DROPPED, build_app_id
 from pipeline.changelog.transactions import (
     LOOK_BACK,
@@ -124,6 +128,16 @@ KEYED = (*ROWS, Op.READ)
 EMPTYING = (Op.TRUNCATE, Op.SETTLE)
 OF_BASE = f"(op = {quote_literal(Op.READ)} AND coalesce(origin, 0) = {int(Origin.SNAPSHOT)})"
 KEYS_AT_ONCE = 100
+TIMES = pa.schema(
+    [
+        ("key", pa.string()),
+        *((name, pa.dictionary(pa.int32(), pa.string())) for name in ("source", "shard")),
+        ("batch", pa.int64()),
+        *((name, pa.timestamp("us", "UTC")) for name in ("newest", "latest")),
+        *((f"p{at}", pa.int64()) for at in range(len(PLACE))),
+    ]
+)
+TIMES_AT_ONCE = 250_000  # changes that are read before all but the newest of a key are dropped
 BATCHES_FIRST = 100  # batches searched first for the highest order, then ten times as many
 
 
@@ -254,19 +268,23 @@ class LogReader:
         """Return times of at *most* so many live changes in batches in ``(after, until]``.
 
         The result holds *keys*, and each key whose newest change, by order, is not its latest.
+        Memory holds one row for each changed key, and some hundred thousand rows more.
         """
-        oldest = ", ".join((*PLACE, "batch"))
-        last = {f"p{i}": part for i, part in enumerate(PLACE)} | {"source": "source"}
-        last |= {"shard": "shard", "newest": '"at"'}
-        columns = (f"last_value({one} ORDER BY {oldest}) AS {name}" for name, one in last.items())
-        found = self.pinned.select(
-            f'SELECT key, max("at") AS latest, {", ".join(columns)}'  # noqa: S608
-            f" FROM t WHERE {self._batches(after, until)}"
-            f' AND t."table" = {quote_literal(table.name)} AND {among_sql("op", ROWS)}'
-            f' AND origin = {int(Origin.LIVE)} AND key IS NOT NULL AND "at" IS NOT NULL'
-            f' GROUP BY key HAVING max("at") > last_value("at" ORDER BY {oldest})'
-            f" OR {among_sql('key', keys)} ORDER BY key LIMIT {most}"
+        wanted = (
+            f'{self._batches(after, until)} AND t."table" = {quote_literal(table.name)}'
+            f" AND {among_sql('op', ROWS)} AND origin = {int(Origin.LIVE)}"
+            ' AND key IS NOT NULL AND "at" IS NOT NULL'
         )
+        named = (
+            f"arrow_cast({one}, 'Dictionary(Int32, Utf8)') AS {one}" for one in ("source", "shard")
+        )
+        columns = f'key, {", ".join(named)}, batch, "at" AS newest, "at" AS latest, {PLACES}'
+        rows = _find_newest(
+            self.pinned.batches(f"SELECT {columns} FROM t WHERE {wanted}")  # noqa: S608
+        )
+        fell = pc.greater(rows["latest"], rows["newest"])
+        asked = pc.is_in(rows["key"], pa.array(keys, pa.string()))
+        found = rows.filter(pc.or_(fell, asked)).sort_by("key").slice(0, most)
         return tuple(
             KeyTimes(
                 row["key"],
@@ -275,7 +293,7 @@ class LogReader:
                 str(Shard(row["source"], row["shard"])),
                 Order(*read_place(row)),
             )
-            for row in found
+            for row in found.to_pylist()
         )
 
     def errors(self, table: str | None, most: int) -> tuple[ErrorRow, ...]:
@@ -518,6 +536,32 @@ class LogReader:
 
     def _batches(self, after: int, until: int) -> str:
         return f"lane = {quote_literal(self.lane)} AND batch > {after} AND batch <= {until}"
+
+
+def _find_newest(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Return the newest change of each key of *batches*, with the latest time of all of them."""
+    newest, read, count = TIMES.empty_table(), list[pa.Table](), 0
+    for batch in batches:
+        read.append(pa.Table.from_batches([batch]).cast(TIMES))
+        count += batch.num_rows
+        if count >= max(TIMES_AT_ONCE, newest.num_rows):
+            newest, read, count = _keep_newest([newest, *read]), [], 0
+    return _keep_newest([newest, *read])
+
+
+def _keep_newest(tables: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(tables).combine_chunks()
+    if not rows.num_rows:
+        return rows
+    key = rows["key"].chunk(0).dictionary_encode().indices.to_numpy()
+    places = [pc.fill_null(rows[f"p{at}"], 0).to_numpy() for at in range(len(PLACE))]
+    ordered = np.lexsort((rows["batch"].to_numpy(), *reversed(places), key))
+    last = np.flatnonzero(np.diff(key[ordered], append=-1))  # of each key
+    times = rows["latest"].cast(pa.int64()).to_numpy()[ordered]
+    latest = np.maximum.reduceat(times, np.append(0, last[:-1] + 1))
+    kept = rows.take(pa.array(ordered[last]))
+    at = TIMES.get_field_index("latest")
+    return kept.set_column(at, TIMES.field(at), pa.array(latest).cast(TIMES.field(at).type))
 
 
 def _in_partition(key: LogKey) -> str:

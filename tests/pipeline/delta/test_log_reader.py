@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -303,6 +304,36 @@ def test_the_times_of_keys_are_by_order_and_told_of_those_that_fell_and_those_as
         KeyTimes("later", early, early, str(A), Order(0, 1, 7)),
     )
     assert len(log.key_times(TABLE, -1, 1, ("rose", "later"), most=2)) == 2
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 10_000])
+def test_the_times_of_keys_do_not_depend_on_how_many_changes_are_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("pipeline.changelog.reader.TIMES_AT_ONCE", at_once)
+    random, changes = Random(5), dict[str, list[tuple[int, int, Shard]]]()
+    places = random.sample(range(200), 60)
+    for batch in range(5):
+        rows = []
+        for pos in places[batch::5]:
+            key, minute = f"k{random.randrange(25)}", random.randrange(90)
+            shard = random.choice((A, B))
+            changes.setdefault(key, []).append((pos, minute, shard))
+            at = NOON + timedelta(minutes=minute)
+            rows.append(key_change(Op.UPDATE, pos, key, pos, at=at, shard=shard.name))
+        write_changes(tmp_path, batch, rows)
+    expected = []
+    for key, own in sorted(changes.items()):
+        pos, newest, shard = max(own)
+        latest = max(minute for _, minute, _ in own)
+        if latest > newest or key == "k3":
+            times = (NOON + timedelta(minutes=at) for at in (latest, newest))
+            expected.append(KeyTimes(key, *times, str(shard), Order(0, 1, pos)))
+
+    found = log_reader(tmp_path).key_times(TABLE, -1, 9, ("k3",), most=99)
+
+    assert found == tuple(expected)
+    assert 1 < len(found) < len(changes)
 
 
 @pytest.mark.parametrize(
