@@ -768,7 +768,7 @@ _WORDS = {
 }
 _SIDE = " in the mirror"
 MOST_COLUMNS = 20
-"""Columns that the reason of a ruling names."""
+"""Columns that the reason of a ruling names, and those that it names for some rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -840,12 +840,13 @@ def _describe_columns(columns: Iterable[Sequence[str]]) -> str:
 
 
 def _group_by_columns(reading: Differences) -> Iterator[RowColumns]:
-    grouped = dict[tuple[str, ...], list[Suspect]]()
+    grouped = dict[tuple[tuple[str, ...], int], list[Suspect]]()
     for suspect, columns in reading.columns.items():
         if columns:
-            grouped.setdefault(columns, []).append(suspect)
-    for columns, own in grouped.items():
-        yield RowColumns(columns, tuple(_spell_rows(own, reading.names)))
+            shown = columns[:MOST_COLUMNS]
+            grouped.setdefault((shown, len(columns) - len(shown)), []).append(suspect)
+    for (shown, more), own in grouped.items():
+        yield RowColumns(shown, tuple(_spell_rows(own, reading.names)), more)
 
 
 def names_doubled_rows(ruling: Ruling) -> bool:

@@ -45,10 +45,14 @@ MOST_NAMED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """Rows that differ in the same ``columns``; ``keys`` have the format of `Ruling.keys`."""
+    """Rows that differ in the same ``columns``; ``keys`` have the format of `Ruling.keys`.
+
+    ``more`` counts further columns in which each of them differs, and that are not named.
+    """
 
     columns: tuple[str, ...]
     keys: tuple[str, ...]
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

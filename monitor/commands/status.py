@@ -96,7 +96,8 @@ def _show_incident(one: dict[str, Any]) -> None:
     for key in one["keys"]:
         say(f"  {key}")
     for rows in one["differing"]:
-        say(f"differ in {', '.join(rows['columns'])}:")
+        more = f" and {rows['more_columns']} more" if rows.get("more_columns") else ""
+        say(f"differ in {', '.join(rows['columns'])}{more}:")
         for key in rows["keys"]:
             say(f"  {key}")
     if one["more_rows"]:

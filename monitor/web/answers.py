@@ -428,9 +428,13 @@ class Incident(TypedDict):
 
 
 class DifferingRows(TypedDict):
-    """Rows that differ in the same columns."""
+    """Rows that differ in the same columns; ``more_columns`` counts those that are not named.
+
+    ``columns`` names at most 20.
+    """
 
     columns: list[str]
+    more_columns: int
     keys: list[str]
 
 

@@ -201,7 +201,8 @@ def render_whole_incident(
     rendered = render_incident(one, repairs)
     keys, more = list(one.ruling.keys), 0
     differing: list[answers.DifferingRows] = [
-        {"columns": list(each.columns), "keys": list(each.keys)} for each in one.ruling.differing
+        {"columns": list(each.columns), "more_columns": each.more, "keys": list(each.keys)}
+        for each in one.ruling.differing
     ]
     return {**rendered, "keys": keys, "more_keys": more, "differing": differing}
 

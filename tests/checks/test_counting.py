@@ -236,7 +236,21 @@ def test_a_reason_names_some_columns_and_counts_the_others() -> None:
     assert ruling.reason.endswith(
         "they differ in " + ", ".join(columns[ONE, 3][:20]) + " and 2 more columns"
     )
-    assert ruling.differing[0].columns == columns[ONE, 3]
+
+
+def test_rows_that_differ_in_many_columns_are_grouped_by_the_first_and_the_number() -> None:
+    wide = tuple(f"c{number}" for number in range(1_500))
+    others = {(ONE, number): (*wide[:-1], f"d{number}") for number in range(4, 400)}
+    columns = {(ONE, 3): wide, **others, (TWO, 1): wide[:20], (TWO, 2): wide[:21]}
+
+    ruling = rule_differences(Differences((), "all", (((ONE, 3), LOST),), columns=columns))
+
+    one, two = f"{ONE.source}/{ONE.name}", f"{TWO.source}/{TWO.name}"
+    assert ruling.differing == (
+        RowColumns(wide[:20], (f"{one}:3-399",), 1_480),
+        RowColumns(wide[:20], (f"{two}:1",)),
+        RowColumns(wide[:20], (f"{two}:2",), 1),
+    )
 
 
 @pytest.mark.parametrize(

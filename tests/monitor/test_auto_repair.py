@@ -749,7 +749,7 @@ def test_explain_the_page_and_the_api_say_what_follows_and_why(rig: Rig, server:
     assert (one["keys"], one["more_keys"], one["more_rows"]) == (keys[:20], 5, 3)
     whole = httpx.get(f"{server}/v1/incidents/{one['id']}").json()
     assert (whole["keys"], whole["more_keys"]) == (keys, 0)
-    assert whole["differing"] == [{"columns": ["v"], "keys": keys[:1]}]
+    assert whole["differing"] == [{"columns": ["v"], "more_columns": 0, "keys": keys[:1]}]
     assert httpx.get(f"{server}/v1/incidents/none").status_code == 404
     assert f'<a href="v1/incidents/{one["id"]}">and 19 more</a>' in page
     assert one["repairs"] == [{"table": USERS, "next": "wait", "why": told}]

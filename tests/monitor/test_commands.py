@@ -241,7 +241,10 @@ def test_status_of_an_incident_lists_all_its_keys_and_the_columns_of_those_that_
     incident = {
         **{"id": "a1", "about": "d.t", "check": "values", "reason": "why", "severity": "critical"},
         **{"state": "firing", "kind": "lost", "acknowledged": None, "keys": keys, "more_rows": 4},
-        "differing": [{"columns": ["total", "state"], "keys": ["s/d.t:7"]}],
+        "differing": [
+            {"columns": ["total", "state"], "more_columns": 0, "keys": ["s/d.t:7"]},
+            {"columns": ["a", "b"], "more_columns": 1480, "keys": ["s/d.t:8"]},
+        ],
     }
     api.get("/v1/incidents/a1")(lambda: incident)
     with serving(api) as address:
@@ -252,6 +255,8 @@ def test_status_of_an_incident_lists_all_its_keys_and_the_columns_of_those_that_
         *(f"  {key}" for key in keys),
         "differ in total, state:",
         "  s/d.t:7",
+        "differ in a, b and 1480 more:",
+        "  s/d.t:8",
         "about 4 more rows differ, which are not named",
     ]
 
