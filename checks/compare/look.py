@@ -9,6 +9,8 @@ A comparison has three steps, with a wait for the next heartbeat between them.
    change of it has landed since, or the source now has a different row.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -121,6 +123,16 @@ def choose_all_columns(table: Table, world: World) -> dict[Shard, ComparedColumn
             why = next(iter(columns[shard].left_out.values()), "it has none")
             return Undecided("unsupported", f"no column of {shard} can be compared: {why}")
     return columns
+
+
+def digest_columns(listed: Sequence[str]) -> str:
+    """Return a digest of the compared columns, which are *listed* with their forms."""
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
+
+
+def load_asked(raw: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
+    """Read a stored `Comparison.asked`; earlier versions stored the columns instead of a digest."""
+    return {own: one if isinstance(one, str) else digest_columns(one) for own, one in raw.items()}
 
 
 def describe_since(columns: ComparedColumns) -> list[str]:
@@ -360,17 +372,19 @@ class Comparison:
     at_once: int | None = None
 
     @property
-    def asked(self) -> dict[str, list[str]]:
-        """What is compared, as JSON values; they change with columns, forms and `VERSION`.
+    def asked(self) -> dict[str, str]:
+        """A digest of what is compared, by shard; it changes with columns, forms and `VERSION`.
 
-        The last value is the order of the newest schema change that may have changed values. A
+        It also changes with the order of the newest schema change that may have changed values. A
         column may be altered, or dropped and added again, and keep the same form.
         """
         return {
-            str(shard): [
-                *(f"{one.name}:{one.form}:{VERSION}" for one in own.columns),
-                *describe_since(own),
-            ]
+            str(shard): digest_columns(
+                [
+                    *(f"{one.name}:{one.form}:{VERSION}" for one in own.columns),
+                    *describe_since(own),
+                ]
+            )
             for shard, own in self.columns.items()
         }
 

@@ -66,6 +66,7 @@ from checks.compare.look import (
     are_partial,
     choose_all_columns,
     describe_left_out,
+    load_asked,
     look_again,
     name_columns,
 )
@@ -209,7 +210,8 @@ class Values:
         if isinstance(columns, Undecided):
             return columns
         comparison = Comparison(table, world, columns, at_once=memory.get("at_once"))
-        other = memory.get("asked") != comparison.asked  # sums of other columns are not comparable
+        asked = load_asked(memory.get("columns", {}))
+        other = asked != comparison.asked  # sums of other columns are not comparable
         if other or fences is None:  # an earlier version stored no changed rows
             found = (world.recall(table, NAME, lasting=True) or {}).get("found", [])
             self._begin(comparison, {**memory, "found": found})
@@ -560,7 +562,7 @@ class Values:
         kept["debts"] = _dump_debts(self._lend(debts, changed))
         kept["slow_rows"] = dump_slow(changed.slow)
         result: dict[str, Any] = {"looks": looks, "ended": world.clock().isoformat()}
-        result |= {"asked": comparison.asked, "changed": changed.dumps(), "failed": 0}
+        result |= {"changed": changed.dumps(), "failed": 0}
         result[PROOF] = proof.dumps() if proof else None
         result["turn"] = (rotation + self.ranges) % len(table.shards)
         world.remember(table, NAME, {**kept, **result, "ranges": ranges, "slow": slow})
@@ -858,7 +860,8 @@ def _coverage(comparison: Comparison, memory: Memory) -> dict[Shard, Coverage]:
     If the compared columns of a shard have changed, the coverage is restarted, so it keeps only the
     order of ids.
     """
-    columns, asked, now = memory.get("columns", {}), comparison.asked, comparison.world.now
+    columns, asked = load_asked(memory.get("columns", {})), comparison.asked
+    now = comparison.world.now
     found = dict[Shard, Coverage]()
     for name, shard in ((str(one), one) for one in comparison.table.shards):
         raw = memory.get("coverage", {}).get(name)

@@ -16,6 +16,7 @@ from checks.run import Check, run_probe
 from checks.world import Allowance, Range
 from pipeline.errors import SlowError, TooManyRowsError, UnreachableError
 from pipeline.model import Op, Shard
+from pipeline.row_digest import VERSION
 from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeSource, FakeWorld, in_step
 
 CYCLE = timedelta(seconds=20)
@@ -944,6 +945,24 @@ def test_a_lap_in_the_memory_of_an_earlier_version_proves_nothing_of_the_mirror(
 
     assert {one.ruling.outcome for one in found} == {Outcome.PASS}
     assert [one.oldest is None for one in compared(found)] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_lap_in_the_memory_of_an_earlier_version_goes_on_if_the_columns_are_the_same(
+    world: FakeWorld, same: bool
+) -> None:
+    """It stored the compared columns of each shard twice, and not a digest of them."""
+    assert compared(cycles(world, 6, ranges=10))[-1].oldest is not None
+    digests, forms = world.memory[NAME]["columns"], ("integer", "integer" if same else "text")
+    forms = tuple(f"{name}:{form}:{VERSION}" for name, form in zip(("id", "v"), forms, strict=True))
+    listed = {str(ONE): [*forms, "since 1.1.1.0"], str(TWO): [*forms, "since 1.1.2.0"]}
+    world.memory[NAME] = {**world.memory[NAME], "columns": listed, "asked": listed}
+
+    (found, *_) = compared(cycles(world, 2, ranges=10))
+
+    assert (found.oldest is not None) is same
+    assert world.memory[NAME]["columns"] == digests
+    assert "asked" not in world.memory[NAME]
 
 
 def test_a_lap_that_an_altered_mirror_begins_ends_as_the_first_one_does(world: FakeWorld) -> None:

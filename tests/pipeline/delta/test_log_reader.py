@@ -327,8 +327,8 @@ def test_the_times_of_keys_do_not_depend_on_how_many_changes_are_read_at_once(
         pos, newest, shard = max(own)
         latest = max(minute for _, minute, _ in own)
         if latest > newest or key == "k3":
-            times = (NOON + timedelta(minutes=at) for at in (latest, newest))
-            expected.append(KeyTimes(key, *times, str(shard), Order(0, 1, pos)))
+            times = [NOON + timedelta(minutes=at) for at in (latest, newest)]
+            expected.append(KeyTimes(key, times[0], times[1], str(shard), Order(0, 1, pos)))
 
     found = log_reader(tmp_path).key_times(TABLE, -1, 9, ("k3",), most=99)
 
