@@ -53,6 +53,7 @@ from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column, TableSchema
 
 MOST_CHANGES = 100_000
+TYPED_AT_ONCE = 5_000  # rows of the change log whose values are in memory
 """Most changes since a look that are followed; with more, the rows are read instead."""
 MOST_ROWS = 50_000
 """Most rows of one range that are read one by one."""
@@ -685,17 +686,21 @@ def digest_changes(
 
     None if a value cannot be read.
     """
-    typed = type_rows(pa.array([one.after for one in versions], pa.string()), schema.columns)
-    if any(typed.misread.to_pylist()):
-        return None
-    values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
-    names = {one.name for one in columns}
-    return [
-        RowChange(one.order, id_, digest_row(columns, row), not names <= _name_columns(one.after))
-        if one.after
-        else RowChange(one.order, id_, NO_ROW)
-        for one, id_, row in zip(versions, ids, values, strict=True)
-    ]
+    names, changes = {one.name for one in columns}, list[RowChange]()
+    for start in range(0, len(versions), TYPED_AT_ONCE):
+        some = versions[start : start + TYPED_AT_ONCE]
+        typed = type_rows(pa.array([one.after for one in some], pa.string()), schema.columns)
+        if any(typed.misread.to_pylist()):
+            return None
+        values = zip(*(typed.rows[one.name].to_pylist() for one in columns), strict=True)
+        own = ids[start : start + TYPED_AT_ONCE]
+        for one, id_, row in zip(some, own, values, strict=True):
+            if one.after:
+                is_partial = not names <= _name_columns(one.after)
+                changes.append(RowChange(one.order, id_, digest_row(columns, row), is_partial))
+            else:
+                changes.append(RowChange(one.order, id_, NO_ROW))
+    return changes
 
 
 def _name_columns(row: str) -> AbstractSet[str]:

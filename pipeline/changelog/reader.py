@@ -337,24 +337,29 @@ class LogReader:
         """
         if after < self.dropped:
             return None
-        found = self.pinned.select(
-            f'SELECT op, key, "after", {PLACES} FROM t WHERE {self._batches(after, until)}'  # noqa: S608
-            f' AND t."table" = {quote_literal(table.name)}'
+        wanted = (
+            f'{self._batches(after, until)} AND t."table" = {quote_literal(table.name)}'
             f" AND source = {quote_literal(shard.source)} AND shard = {quote_literal(shard.name)}"
-            f" AND {among_sql('op', (*KEYED, *EMPTYING))} ORDER BY p0, p1, p2, p3, op = 'd' DESC"
-            f" LIMIT {most + 1}"
+            f" AND {among_sql('op', (*KEYED, *EMPTYING))}"
         )
-        changes = {*map(str, ROWS)}
-        if len(found) > most or any(row["op"] not in changes or not row["key"] for row in found):
+        unusable = f"NOT ({among_sql('op', ROWS)}) OR coalesce(key, '') = ''"
+        counted = f"count(*) AS n, count(*) FILTER (WHERE {unusable}) AS unusable"
+        (counts,) = self.pinned.select(f"SELECT {counted} FROM t WHERE {wanted}")  # noqa: S608
+        if counts["n"] > most or counts["unusable"]:  # no row is read, as they may be large
             return None
-        return tuple(
+        if not counts["n"]:
+            return ()
+        query = f'SELECT op, key, "after", {PLACES} FROM t WHERE {wanted}'  # noqa: S608
+        found = [
             RowVersion(
                 Order(*read_place(row)),
                 row["key"],
                 None if row["op"] == Op.DELETE else row["after"],
             )
-            for row in found
-        )
+            for batch in self.pinned.batches(query)
+            for row in batch.to_pylist()
+        ]
+        return tuple(sorted(found, key=lambda one: (one.order, one.after is not None)))
 
     def changed_keys(
         self,

@@ -13,7 +13,7 @@ from pipeline.changelog.reader import LogReader
 from pipeline.changelog.table import DROPPED
 from pipeline.changelog.transactions import LOOK_BACK
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
-from pipeline.readings import KeyTimes, LastChange, LogKey, Transaction
+from pipeline.readings import KeyTimes, LastChange, LogKey, RowVersion, Transaction
 from tests.builders.change_log import (
     NOON,
     begin_event,
@@ -133,6 +133,47 @@ def test_changed_rows_tell_what_they_were_and_are(tmp_path: Path) -> None:
         ("u", A, "{}", '{"id": 1}'),
         ("d", A, None, None),
     }
+
+
+def test_versions_of_rows_are_in_the_order_of_the_source_log_a_delete_before_a_create(
+    tmp_path: Path,
+) -> None:
+    write_changes(tmp_path, 1, [key_change(Op.UPDATE, 30, "k", 0, after="{3}")])
+    renamed = [
+        key_change(Op.CREATE, 20, "l", 1, after="{2}"),
+        key_change(Op.DELETE, 20, "k", 1, after="{}"),
+    ]
+    write_changes(tmp_path, 2, [*renamed, key_change(Op.UPDATE, 5, "k", 0, shard=B.name)])
+    log = log_reader(tmp_path)
+
+    assert log.row_versions(TABLE, A, 0, 2, most=3) == (
+        RowVersion(Order(0, 1, 20), "k", None),
+        RowVersion(Order(0, 1, 20), "l", "{2}"),
+        RowVersion(Order(0, 1, 30), "k", "{3}"),
+    )
+    assert log.row_versions(TABLE, A, 0, 2, most=2) is None
+    assert log.row_versions(TABLE, A, 2, 3, most=2) == ()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(change(Op.TRUNCATE, 20), id="truncated"),
+        pytest.param(change(Op.SETTLE, 20), id="settled"),
+        pytest.param(key_change(Op.READ, 20, "k", 1), id="read again"),
+        pytest.param(change(Op.UPDATE, 20), id="a change without a key"),
+        pytest.param(key_change(Op.UPDATE, 20, "", 1), id="a change with an empty key"),
+    ],
+)
+def test_there_are_no_versions_of_rows_with_a_row_that_is_no_change_of_one(
+    tmp_path: Path, row: dict[str, Any]
+) -> None:
+    write_changes(tmp_path, 1, [key_change(Op.UPDATE, 10, "k", 0)])
+    write_changes(tmp_path, 2, [row])
+    log = log_reader(tmp_path)
+
+    assert len(log.row_versions(TABLE, A, 0, 1, most=9) or ()) == 1
+    assert log.row_versions(TABLE, A, 0, 2, most=9) is None
 
 
 @pytest.mark.parametrize("op", [Op.TRUNCATE, Op.SETTLE])
