@@ -24,7 +24,7 @@ from deltalake import write_deltalake
 from pipeline.apply.row_metadata import META
 from pipeline.delta.reader import open_table
 from pipeline.model import Shard, Table
-from pipeline.suites import ExpectationSettings, evaluate_rows
+from pipeline.suites import ExpectationSettings, evaluate_rows, list_read_columns
 from pipeline.tables.delta.reader import MirrorReader
 
 T = TypeVar("T")
@@ -44,21 +44,30 @@ SUITE = tuple(
 @click.command()
 @click.option("--rows", default=100_000, show_default=True)
 @click.option("--bad", default=10, show_default=True, help="Rows that do not meet expectation 2.")
-def main(rows: int, bad: int) -> None:
+@click.option("--unread", default=0, show_default=True, help="More columns, of texts.")
+def main(rows: int, bad: int, unread: int) -> None:
     """Print the CPU seconds of the import, of reading, and of each expectation."""
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         for batch in (1, 2):
             made = make_rows(rows, batch, bad if batch == 2 else 0)
+            for number in range(unread):
+                made = made.append_column(f"more_{number}", made["email"])
             write_deltalake(folder, made, mode="append")
         opened = open_table(folder)
         if opened is None:
             raise click.ClickException("the mirror is gone")
         mirror = MirrorReader(opened, TABLE, "bench")
         _, importing = timed(lambda: evaluate_rows(made.slice(0, 1), TABLE, SUITE[:1]))
-        changed, reading = timed(lambda: pa.Table.from_batches(list(mirror.rows_after(1))))
+        columns = list_read_columns(SUITE, TABLE.key)
+        changed, reading = timed(lambda: pa.Table.from_batches(mirror.rows_after(1, columns)))
+        whole, reading_all = timed(lambda: pa.Table.from_batches(mirror.rows_after(1)))
         click.echo(f"import of Great Expectations: {importing:.1f} s of CPU, once")
-        click.echo(f"read {changed.num_rows} changed rows of {mirror.rows()}: {reading:.2f} s")
+        own, every = (f"{one.nbytes >> 20} MiB" for one in (changed, whole))
+        click.echo(
+            f"read {changed.num_rows} changed rows of {mirror.rows()}: {reading:.2f} s, {own};"
+            f" all columns: {reading_all:.2f} s, {every}"
+        )
         for each in SUITE:
             (result,), took = timed(partial(evaluate_rows, changed, TABLE, (each,)))
             click.echo(f"{each.type}: {took:.2f} s, {result.unexpected} unexpected")

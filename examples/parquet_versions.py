@@ -347,9 +347,12 @@ class PinnedRows(ListedRows):
         """Another text where a batch does not tell which rows changed."""
         return digest_rewrites(self.snapshot.id, self.snapshot.remembered)
 
-    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
-        """Rows whose newest change is of a later batch, or all."""
-        rows = self._sourced()
+    def rows_after(
+        self, batch: int | None, columns: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows whose newest change is of a later batch, or all; of *columns* those that exist."""
+        read = (one for one in self.columns if columns is None or one in columns)
+        rows = self._sourced([*read, SLUICE])
         later = None if batch is None else pc.struct_field(rows[SLUICE], "batch")
         kept = rows if later is None else rows.filter(pc.greater(later, batch))
         yield from kept.to_batches()

@@ -560,6 +560,36 @@ def list_columns(each: ExpectationSettings) -> Iterator[str]:
         yield from map(str, found if is_list else [found])
 
 
+def list_read_columns(
+    expectations: Iterable[ExpectationSettings], key: Iterable[str]
+) -> frozenset[str] | None:
+    """Return the columns that *expectations* read, and those of the *key*, which names rows.
+
+    None if they may read others: those about a whole table, and those of your own.
+    """
+    found = {*key}
+    for each in expectations:
+        if not _reads_named_columns(each):
+            return None
+        found |= {*list_columns(each), *_list_compared(each)}
+    return frozenset(found)
+
+
+def _reads_named_columns(each: ExpectationSettings) -> bool:
+    """Whether it reads no other columns than those that it names."""
+    from great_expectations.expectations import core  # noqa: PLC0415  - takes seconds
+    from great_expectations.expectations.expectation import (  # noqa: PLC0415
+        ColumnAggregateExpectation,
+    )
+
+    kind = _find_kind(each.type)
+    if kind is None or not kind.__module__.startswith(f"{core.__name__}."):
+        return False
+    if "result_format" in each.kwargs or _explain_condition(each):  # these may name other columns
+        return False
+    return _is_map(each.type) or issubclass(kind, ColumnAggregateExpectation)
+
+
 def split_expectations(
     expectations: Sequence[ExpectationSettings],
 ) -> tuple[tuple[ExpectationSettings, ...], tuple[ExpectationSettings, ...]]:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -50,6 +50,7 @@ from pipeline.suites import (
     is_share,
     list_column_mistakes,
     list_mistakes,
+    list_read_columns,
     list_suites,
     name_row,
     resolve_suites,
@@ -182,7 +183,11 @@ class Expectations:
     modules: tuple[str, ...] = ()
     """Full names of modules with expectations of your own."""
     rows: OneOrMore = 100_000
-    """Most rows that one look reads into memory; more, or more than 64 MiB, Spark evaluates."""
+    """Most rows that one look reads into memory; more, or more than 64 MiB, Spark evaluates.
+
+    Only the columns that the suite names are read, unless an expectation is about the whole table
+    or is one of your own.
+    """
     gate: bool = False
     """Whether changes that do not meet a critical expectation about single rows are held.
 
@@ -346,7 +351,8 @@ class Expectations:
         rows: pa.Table | str
         rows, again = explain_spark_need(suite), 0
         if not rows:
-            after, rows, again = self._take_rows(round_, seen)
+            columns = list_read_columns(suite, table.key)
+            after, rows, again = self._take_rows(round_, seen, columns)
         if isinstance(rows, str):
             large.ask(asked)
             return NotYet(f"Spark evaluates it: {rows}"), mirror.batch
@@ -356,24 +362,25 @@ class Expectations:
         return Look(after, rows.num_rows, results, again), mirror.batch
 
     def _take_rows(
-        self, round_: "Round", seen: Seen | None
+        self, round_: "Round", seen: Seen | None, columns: Collection[str] | None
     ) -> tuple[int | None, pa.Table | str, int]:
         """Return the batch after which rows are evaluated, the rows, and how many are older.
 
-        Instead of rows it returns why they are too many.
+        The rows have only *columns*, if these are known. Instead of rows it returns why they are
+        too many.
         """
         mirror = round_.mirror
         if seen is None:
             if mirror.rows() > self.rows:
                 return None, _too_many(self.rows), 0
-            return None, _take(mirror.rows_after(None), self.rows), 0
+            return None, _take(mirror.rows_after(None, columns), self.rows), 0
         after = seen.batch if seen.again else seen.since
         again = _find_rows(round_, seen.again, seen.batch)
-        rows = _take(mirror.rows_after(after), self.rows)
+        rows = _take(mirror.rows_after(after, columns), self.rows)
         if isinstance(rows, str) or not again:
             return after, rows, 0
         if not rows.num_columns:  # without a row the types of columns are not known
-            return seen.since, _take(mirror.rows_after(seen.since), self.rows), 0
+            return seen.since, _take(mirror.rows_after(seen.since, columns), self.rows), 0
         older = pa.Table.from_pylist(again, rows.schema)
         return after, pa.concat_tables([rows, older]), len(again)
 

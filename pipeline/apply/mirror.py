@@ -281,12 +281,14 @@ class MirrorSide(Protocol):
         """Row count, from the table's own metadata if that is exact."""
         ...
 
-    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+    def rows_after(
+        self, batch: int | None, columns: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Rows whose newest change is of a later batch, or all; archived ones are excluded.
 
         They have ``_sluice`` if the mirror has it. Without it, all rows are returned. Each batch
         has some thousands of rows. If there are no rows, one empty batch with the columns is
-        returned.
+        returned.  Of the other columns they have those of *columns* that exist; None: all.
         """
         ...
 

@@ -501,7 +501,9 @@ class FakeMirror(ListedRows):
     def _rows(self, shard: Shard) -> list[int]:
         return sorted(self.copy[shard].elements())
 
-    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+    def rows_after(
+        self, batch: int | None, columns: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         raise AssertionError("no row knows its batch here")
 
     def rows(self) -> int:

@@ -138,6 +138,8 @@ def test_rows_after_a_batch_are_those_of_later_ones(lake: LocalLake) -> None:
 
     assert (names(first.batch), sorted(names(None))) == (["b"], ["a", "b"])
     assert second.columns == ("id", "name")
+    (part,) = second.rows_after(first.batch, ("name", "unknown"))
+    assert part.schema.names == ["name", "_sluice"]
     assert second.rewritten == first.rewritten
 
 

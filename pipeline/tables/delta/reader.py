@@ -131,18 +131,22 @@ class MirrorReader:
     def rewritten(self) -> str:
         return digest_rewrites(self.pinned.id, self.pinned.table.metadata().configuration)
 
-    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
-        columns = self.pinned.columns()
+    def rows_after(
+        self, batch: int | None, columns: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        own = self.pinned.columns()
         where = self._kept
-        if batch is not None and META in columns:
+        if batch is not None and META in own:
             where = f"{where} AND {quote_name(META)}['batch'] > {int(batch)}"
-        names = ", ".join(map(quote_name, columns))
+        read = [one for one in own if columns is None or one in columns or one == META] or [*own]
+        names = ", ".join(map(quote_name, read))
         none = True
         for one in self.pinned.batches(f"SELECT {names} FROM t WHERE {where}"):  # noqa: S608
             none = False
             yield one
         if none:
-            yield pa.RecordBatch.from_pylist([], self.pinned.schema)
+            schema = self.pinned.schema
+            yield pa.RecordBatch.from_pylist([], pa.schema([schema.field(one) for one in read]))
 
     def rows(self) -> int:
         asked = f"SELECT count(*) AS n FROM t WHERE {self._kept}"  # noqa: S608

@@ -6,7 +6,7 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -41,10 +41,12 @@ from pipeline.suites import (
     find_unmet,
     import_expectations,
     is_share,
+    list_read_columns,
     make_frame,
     name_row,
     read_suite,
 )
+from tests.checks import suite_cases
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeMirror, FakeWorld
 
 # Great Expectations imports what Python and pandas have deprecated.
@@ -133,9 +135,14 @@ class RowsMirror(FakeMirror):
     def rows(self) -> int:
         return len(self.held)
 
-    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+    def rows_after(
+        self, batch: int | None, columns: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         kept = [row for at, row in self.held.values() if batch is None or at > batch]
-        yield pa.RecordBatch.from_pylist(kept, SCHEMA)
+        names = (*(SCHEMA.names if columns is None else columns), "_sluice")
+        yield pa.RecordBatch.from_pylist(
+            kept, pa.schema([one for one in SCHEMA if one.name in names])
+        )
 
     def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
         assert column == "id"
@@ -182,6 +189,7 @@ def evaluate_by_fakes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(probe_module, "evaluate_rows", evaluate)
     monkeypatch.setattr(probe_module, "import_expectations", lambda _: None)
+    monkeypatch.setattr(probe_module, "list_read_columns", lambda *_: None)
     monkeypatch.setattr(probe_module, "split_expectations", lambda suite: (tuple(suite), ()))
     monkeypatch.setattr(probe_module, "is_share", lambda one: "mostly" in one.kwargs)
     return taken
@@ -669,7 +677,9 @@ class WideMirror(RowsMirror):
     def rows(self) -> int:
         return self.count
 
-    def rows_after(self, batch: int | None) -> Iterator[pa.RecordBatch]:
+    def rows_after(
+        self, batch: int | None, columns: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         data = b"a@b.com" * (self.buffer // 7 + 1)
         view = struct.pack("<i4sii", max(self.size, 13), data[:4], 0, 0)
         buffers = [None, pa.py_buffer(view * self.count), pa.py_buffer(data)]
@@ -1296,9 +1306,61 @@ def test_expectations_of_the_user_come_from_a_module(
     assert [is_share(one) for one in (shares, *mine.suite)] == [True, False]
     held = Held((shares, *mine.suite), {}, mine.modules)
     assert "suite[0].kwargs.mostly: holds no row" in next(held.share_doubts())
+    assert list_read_columns(mine.suite, ("id",)) is None
     absent = replace(probe, modules=("no_such_module",))
     assert next(iter(absent.mistakes())).startswith("modules: no_such_module: its import fails")
     assert "no_such_module" in str(look(absent, world))
+
+
+EMAIL_OF_NEW = expect(
+    NOT_NULL, column="email", row_condition='at > "2026-01-01"', condition_parser="pandas"
+)
+SAME_SUM = expect("expect_multicolumn_sum_to_equal", column_list=["a", "b"], sum_total=1)
+
+
+@THOROUGH
+@pytest.mark.parametrize(
+    ("suite", "columns"),
+    [
+        pytest.param((expect(NOT_NULL, column="email"),), {"email"}, id="one"),
+        pytest.param((EMAIL_OF_NEW, SAME_SUM), {"email", "at", "a", "b"}, id="several"),
+        pytest.param((expect(UNIQUE, column="email"),), {"email"}, id="unique"),
+        pytest.param(
+            (expect("expect_column_mean_to_be_between", column="paid"),), {"paid"}, id="mean"
+        ),
+        pytest.param((expect(COUNT, min_value=1),), None, id="whole table"),
+        pytest.param((EMAIL_OF_NEW, expect(COUNT, min_value=1)), None, id="also whole table"),
+        pytest.param((expect("expect_column_to_exist", column="a"),), None, id="names of columns"),
+        pytest.param((expect("expect_column_values_to_be_ours", column="a"),), None, id="unknown"),
+        pytest.param((expect(NOT_NULL, column="a", result_format="SUMMARY"),), None, id="a format"),
+    ],
+)
+def test_a_look_reads_the_columns_that_the_suite_names_and_the_key(
+    suite: tuple[ExpectationSettings, ...], columns: set[str] | None
+) -> None:
+    expected = None if columns is None else {"id", *columns}
+
+    assert list_read_columns(suite, ("id",)) == expected
+
+
+@THOROUGH
+@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning")
+def test_an_expectation_is_met_alike_on_all_columns_and_on_those_that_are_read() -> None:
+    table = Table("shop.orders", (ONE,), ("id",), "id")
+    suite = [case.settings for case in suite_cases.CASES]
+    columns = [list_read_columns([one], table.key) for one in suite]
+
+    fewer = [
+        evaluate_rows(
+            suite_cases.TABLE.select(sorted(own & {*suite_cases.SCHEMA.names})), table, [one]
+        )
+        for one, own in zip(suite, columns, strict=True)
+        if own is not None
+    ]
+
+    known = [one for one, own in zip(suite, columns, strict=True) if own is not None]
+    assert [one for (one,) in fewer] == list(evaluate_rows(suite_cases.TABLE, table, known))
+    assert len(known) > len(suite) / 2
 
 
 WAITING = """

@@ -953,8 +953,8 @@ def test_a_lap_in_the_memory_of_an_earlier_version_goes_on_if_the_columns_are_th
 ) -> None:
     """It stored the compared columns of each shard twice, and not a digest of them."""
     assert compared(cycles(world, 6, ranges=10))[-1].oldest is not None
-    digests, forms = world.memory[NAME]["columns"], ("integer", "integer" if same else "text")
-    forms = tuple(f"{name}:{form}:{VERSION}" for name, form in zip(("id", "v"), forms, strict=True))
+    digests = world.memory[NAME]["columns"]
+    forms = [f"id:integer:{VERSION}", f"v:{'integer' if same else 'text'}:{VERSION}"]
     listed = {str(ONE): [*forms, "since 1.1.1.0"], str(TWO): [*forms, "since 1.1.2.0"]}
     world.memory[NAME] = {**world.memory[NAME], "columns": listed, "asked": listed}
 

@@ -154,6 +154,9 @@ def test_rows_after_a_batch_are_those_of_later_ones(mirror: Path) -> None:
     assert next(found.rows_after(4)).column("_sluice")[0]["batch"].as_py() == 7
     (none,) = found.rows_after(7)
     assert (none.num_rows, tuple(none.schema.names)) == (0, (*found.columns, "_sluice"))
+    for batch in (4, 7):
+        (part,) = found.rows_after(batch, ("t", "unknown"))
+        assert part.schema.names == ["t", "_sluice"]
 
 
 def test_whole_rows_of_an_id_and_rows_after_a_batch_make_one_table(tmp_path: Path) -> None:
