@@ -6,7 +6,8 @@ makes the sum unknown, and a missing input makes the proof unknown. UNKNOWN neve
 ready. A missing, frozen or negative lag makes the sum unknown and is never taken as 0.
 
 A valid certificate keeps answering its cut. It does not answer while another writer has changed
-the mirror, or while the source log is being resent. A question for verified rows accepts only a
+the mirror, or while the source log is being resent. It never answers for a source that the table
+did not have. A question for verified rows accepts only a
 certificate whose `verified_through` reaches the cut, issued since the comparing check last failed.
 """
 
@@ -271,15 +272,17 @@ def _answer_by_certificate(
     """The answer of a valid certificate, unless the mirror has *strange* foreign writes."""
     if strange:
         return ReadinessState.BLOCKED, tuple(dict.fromkeys((*strange, *reasons)))
-    return ReadinessState.READY, (_certified(certificate),)
+    return ReadinessState.READY, (Reason("certified", f"certificate {certificate.id}"),)
 
 
 def _is_accepted(certificate: Certificate, inputs: Inputs, policy: ReadinessPolicy) -> bool:
-    """Whether the config accepts its ordering and its checks, now and when it was issued."""
-    given = certificate.evidence.ordering
+    """Whether the config accepts its sources, its ordering and its checks, now and when issued."""
+    given = certificate.evidence
+    if not {*inputs.table.sources} <= {fence.source for fence in given.fences}:
+        return False  # a source was added to the config since, perhaps again
     if policy.checks is CheckNeed.REQUIRED and loss_checks(policy.gating) <= {*certificate.unknown}:
         return False
-    return not inputs.weak_order and given.strength >= inputs.accepted.strength
+    return not inputs.weak_order and given.ordering.strength >= inputs.accepted.strength
 
 
 def _is_of_wrong_image(revoked: Certificate | None, found: Evidence | None) -> bool:
@@ -380,10 +383,6 @@ def _sent_again(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
     """Why rows may be older than the cut, although all changes before it have landed."""
     table, stage, samples = inputs.table, question.stage, inputs.samples
     return (*resent_reasons(table, stage, samples), *unconfirmed_reasons(table, stage, samples))
-
-
-def _certified(certificate: Certificate) -> Reason:
-    return Reason("certified", f"certificate {certificate.id}")
 
 
 def _contradict(question: Question, inputs: Inputs, summed: Sum, proof: Proof) -> bool:

@@ -635,6 +635,37 @@ def test_a_certificate_answers_its_cut_whatever_goes_missing_later(gone: dict[st
     assert answer.certificate == issued()
 
 
+@pytest.mark.parametrize("question", [MIRROR, LANDED], ids=["mirror", "landed"])
+def test_no_certificate_answers_for_a_source_that_the_table_did_not_have(
+    question: Question,
+) -> None:
+    """A source that was taken out of the config, and added again, may have unread changes."""
+    without = assess(question, inputs(), BOTH).certificate
+    every = replace(TABLE, shards=(*TABLE.shards, Shard("second", "shop.orders_9")))
+
+    landed = healthy_checkpoint()
+    bases = {**landed.bases, every.shards[-1]: Order(1, 1, 0)}
+
+    now = inputs(table=every, taken={"landed": replace(landed, bases=bases)})
+    answer = assess(question, now, BOTH, certificate=without)
+
+    assert without is not None
+    assert (answer.state, reason_codes(answer)) == (
+        ReadinessState.UNKNOWN,
+        ["no_heartbeat"],
+    )
+
+
+def test_a_certificate_answers_for_a_table_that_has_one_source_less() -> None:
+    given = issued()
+    second = replace(given.evidence.fences[0], source="second")
+    both = replace(given, evidence=replace(given.evidence, fences=(*given.evidence.fences, second)))
+
+    answer = assess(MIRROR, inputs(), BOTH, certificate=both)
+
+    assert (answer.ready, answer.certificate) == (True, both)
+
+
 def test_a_revoked_certificate_says_revoked_until_a_new_one_can_be_issued() -> None:
     old = replace(issued(), revoked=NOW, why="range_counts: 3 rows missing")
 
