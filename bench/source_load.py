@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
@@ -51,6 +52,7 @@ class CountingConnection:
 
     sent: Counter[str] = field(default_factory=Counter)
     rows: tuple[Mapping[str, Any], ...] = ()
+    _result: SimpleNamespace = field(default_factory=SimpleNamespace)
 
     def cursor(self, *_: object) -> "CountingConnection":
         """Return itself."""

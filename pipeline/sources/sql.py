@@ -6,9 +6,10 @@ An engine's source derives from `SqlSource`, its row reader from `SqlRowReader`.
 * Replicas: lag is the difference of two heartbeat times, so two clocks are never compared.
 """
 
+import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -46,6 +47,9 @@ from pipeline.sources.source import Limits, Range, await_head, read_limits
 
 IDS_AT_ONCE = 500  # ids in one statement
 DIGESTS_AT_ONCE = 20_000  # digests of columns in one answer
+MOST_RECEIVED = 2**30  # bytes of the values of one answer to `SqlSession.rows`
+STATEMENT = 200  # characters of a statement in a message
+MOST_KEPT = 2**31  # bytes of the objects of one answer to `SqlSession.ask`: 1,000,000 columns
 
 Ask = Callable[..., list[Any]]
 """Runs a statement with its arguments; rows are mappings by column."""
@@ -69,11 +73,32 @@ class SqlSession(ABC):
         """Run one statement; return its rows as mappings by column.
 
         Raises:
-            SlowError: a time limit was exceeded.
+            SlowError: a time limit or `MOST_KEPT` was exceeded.
             UnreachableError: ``down``.
             ConfigError: the user may not run it.
             ProofError: a table or column does not exist.
         """
+
+    def keep(self, statement: str, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """Collect the *rows* of the answer to *statement* as they arrive.
+
+        Raises:
+            SlowError: they take more memory than `MOST_KEPT`.
+        """
+        found, size = list[Any](), 0
+        for row in rows:
+            size += sys.getsizeof(row) + sum(map(sys.getsizeof, row.values()))
+            self.refuse_size(statement, size, MOST_KEPT)
+            found.append(row)
+        return found
+
+    def refuse_size(self, statement: str, size: int, most: int) -> None:
+        """Disconnect and raise SlowError if an answer has more than *most* bytes."""
+        if size > most:
+            self.close()  # a server may send without an end
+            said = f"more than {most >> 20} MiB are the answer to one statement"
+            fix = "check that it reads a table and no view, or lower limits.rows"
+            raise SlowError(f"{self.where}: slow: {said}; {fix}: {statement[:STATEMENT]}")
 
     @abstractmethod
     def running(self) -> int:

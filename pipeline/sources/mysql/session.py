@@ -7,7 +7,8 @@ and never reused: the next use connects again, so no answer can belong to an ear
 Result rows are parsed by column, not by value. A packet is 3 bytes of length, 1 byte of
 sequence and the payload. The payload of a row is its values, each preceded by its length (MySQL
 manual, "Protocol::ResultsetRow", "Protocol::LengthEncodedInteger"). All packets of one answer
-are kept in memory.
+are kept in memory. So are the rows of `Session.ask`, and both are bounded: a server may send rows
+without an end.
 
 The heartbeat table has one row per source and is created once.
 """
@@ -23,13 +24,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pymysql
-from pymysql.cursors import DictCursor, SSCursor
+from pymysql.cursors import SSCursor, SSDictCursor
 from pymysql.err import raise_mysql_exception
 
 from pipeline.errors import ConfigError, ProofError, SlowError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Limits
-from pipeline.sources.sql import Ask, SqlSession
+from pipeline.sources.sql import MOST_RECEIVED, Ask, SqlSession
 from pipeline.tls import client_context
 
 Places = npt.NDArray[np.int64]
@@ -147,7 +148,6 @@ LISTLESS = 1401  # XA RECOVER of a user without XA_RECOVER_ADMIN
 CLEAR_TEXT = ("mysql_clear_password", "dialog", "mysql_old_password")  # they reveal the password
 LOST = 2013  # the connection was lost while a statement ran
 RECEIVED = 2**20  # bytes read at once
-MOST = 2**30  # bytes of an answer, which is kept in memory
 MEANINGLESS = {1292, 1367, 1525}  # a text is not a valid date, time or number
 
 
@@ -173,7 +173,12 @@ class Session(SqlSession):
         with self.opened() as connection:
             cursor = connection.cursor()
             cursor.execute(statement, arguments)
-            return [{name.lower(): value for name, value in row.items()} for row in cursor]
+            answer = cursor._result
+            named = ({name.lower(): value for name, value in row.items()} for row in cursor)
+            try:
+                return self.keep(statement, named)
+            finally:
+                answer.unbuffered_active = False  # otherwise it would read the rest when deleted
 
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
         """Run one statement; return its rows as the server wrote them, columns named by position.
@@ -186,23 +191,20 @@ class Session(SqlSession):
             answer = cursor._result
             answer.unbuffered_active = False  # otherwise it would read the rest when deleted
             texts = [encoding is not None for encoding, _ in answer.converters]
-            return self._received(connection).columns(texts)
+            return self._received(connection, statement).columns(texts)
 
-    def _received(self, connection: Any) -> TextRows:
+    def _received(self, connection: Any, statement: str) -> TextRows:
         """Receive all rows of the current answer, without PyMySQL's object for each value.
 
         Raises:
-            SlowError: the answer is larger than `MOST`.
+            SlowError: the answer is larger than `MOST_RECEIVED`.
         """
         found = TextRows()
         while not found.ended:
             if not (data := connection._rfile.read1(RECEIVED)):
                 raise pymysql.OperationalError(LOST, "Lost connection to MySQL server")
             found.take(data)
-            if found.size > MOST:
-                self.close()
-                said = f"more than {MOST >> 20} MiB are the answer to one statement"
-                raise SlowError(f"{self.where}: slow: {said}")
+            self.refuse_size(statement, found.size, MOST_RECEIVED)
         if found.error:
             raise_mysql_exception(found.error)
         return found
@@ -253,7 +255,7 @@ class Session(SqlSession):
             password=self.settings.password.encode(errors="surrogateescape"),  # not Latin-1
             charset="utf8mb4",
             autocommit=True,
-            cursorclass=DictCursor,
+            cursorclass=SSDictCursor,
             connect_timeout=max(1, int(self.limits.connect.total_seconds())),
             read_timeout=self.limits.answer.total_seconds(),
             write_timeout=self.limits.answer.total_seconds(),

@@ -3,7 +3,8 @@
 The server enforces a time limit on each statement, and the client on each answer. Counts, sums
 and row reads are rejected while too many statements run. A read from which row-level security
 would hide rows is rejected too. A failed connection is dropped and never reused: the next use
-connects again, so no answer can belong to an earlier statement.
+connects again, so no answer can belong to an earlier statement. Rows are received in chunks, and
+the size of an answer is bounded: a server may send rows without an end.
 Cannot detect: whether statements of other users run, without the role `pg_monitor`.
 
 The heartbeat table has one row per source and is created once.
@@ -11,6 +12,7 @@ The heartbeat table has one row per source and is created once.
 
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,13 +20,16 @@ from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
-from psycopg.rows import dict_row
+from psycopg.adapt import Transformer
+from psycopg.generators import fetch, send
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
 
 from pipeline.errors import ConfigError, ProofError, SlowError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings, TlsSettings, needs_tls
 from pipeline.sources.postgres.replication import Row
 from pipeline.sources.source import Limits
-from pipeline.sources.sql import Ask, SqlSession
+from pipeline.sources.sql import MOST_RECEIVED, Ask, SqlSession
 
 # SQLSTATEs, appendix A of Postgres's manual.
 CONFLICT = "40001"  # a read-only transaction gets it only from the recovery of a standby
@@ -38,6 +43,9 @@ READ_ONLY = "25006"
 NO_CLEAR_TEXT = "!password"  # libpq: every method except the clear password
 # Errors before the login have no SQLSTATE, only a text.
 LOGIN = ("password authentication failed", "no pg_hba.conf entry", "does not exist", "no password")
+AT_ONCE = 1_000  # rows of a chunk
+CHUNKS = (ExecStatus.TUPLES_CHUNK, ExecStatus.SINGLE_TUPLE)
+COMPLETE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 WAITED = ("timeout expired", "timed out")
 RUNNING = (
     "SELECT count(*) AS n FROM pg_stat_activity"
@@ -59,22 +67,22 @@ class PostgresSession(SqlSession):
     def ask(self, statement: str, *arguments: object) -> list[Row]:
         """Run a statement and return its rows; a literal ``%`` in it is written twice."""
         with self.opened() as connection:
-            cursor = connection.execute(statement, arguments)
-            return list(cursor.fetchall()) if cursor.description else []
+            chunks = connection.answer(statement, arguments)
+            found = (row for chunk in chunks for row in _rows(connection, chunk))
+            return self.keep(statement, found)
 
     def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
         """Run one statement; return its rows as the server wrote them, columns named by position.
 
         All values are strings.  Raises what ``ask`` raises.
         """
+        chunks, size = list[pa.RecordBatch](), 0
         with self.opened() as connection:
-            found = connection.execute(statement, arguments).pgresult
-            rows, value = range(found.ntuples), found.get_value
-            columns = [
-                pa.array([value(row, at) for row in rows], pa.binary()).cast(pa.string())
-                for at in range(found.nfields)
-            ]
-            return pa.RecordBatch.from_arrays(columns, names=[*map(str, range(found.nfields))])
+            for found in connection.answer(statement, arguments):
+                chunks.append(_texts(found))
+                size += chunks[-1].nbytes
+                self.refuse_size(statement, size, MOST_RECEIVED)
+            return pa.concat_batches(chunks)
 
     def running(self) -> int:
         return int(self.ask(RUNNING)[0]["n"])
@@ -100,8 +108,6 @@ class PostgresSession(SqlSession):
             application_name="sluice",
             client_encoding="UTF8",
             autocommit=True,
-            row_factory=dict_row,
-            cursor_factory=psycopg.ClientCursor,  # EXPLAIN takes no arguments on the server
             **tls_arguments(self.settings, self.settings.host),
         )
         milliseconds = int(self.limits.statement.total_seconds() * 1_000)
@@ -140,6 +146,24 @@ class PostgresSession(SqlSession):
         return UnreachableError(f"{self.where}: down: {said}{advice}")
 
 
+def _rows(connection: "PatientConnection", chunk: PGresult) -> list[Row]:
+    """The rows of a *chunk* by column, as values of Python."""
+    known = Transformer.from_context(connection)
+    known.set_pgresult(chunk)
+    names = [(chunk.fname(at) or b"").decode() for at in range(chunk.nfields)]
+    return known.load_rows(0, chunk.ntuples, lambda values: dict(zip(names, values, strict=True)))
+
+
+def _texts(chunk: PGresult) -> pa.RecordBatch:
+    """The rows of a *chunk* as strings, columns named by position."""
+    rows, value = range(chunk.ntuples), chunk.get_value
+    columns = [
+        pa.array([value(row, at) for row in rows], pa.binary()).cast(pa.string())
+        for at in range(chunk.nfields)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=[*map(str, range(chunk.nfields))])
+
+
 PATIENT_STANDBY = (
     "; the standby of read_from had to replay changes of rows that were being read: set"
     " hot_standby_feedback = on there, or increase max_standby_streaming_delay"
@@ -147,7 +171,7 @@ PATIENT_STANDBY = (
 ELSEWHERE = "it is a standby, or set to read only: name the server that takes writes under sources"
 
 
-class PatientConnection(psycopg.Connection[Row]):
+class PatientConnection(psycopg.Connection[Any]):
     """A connection that waits for an answer at most ``patience`` seconds; psycopg has no limit."""
 
     patience: float | None = None
@@ -155,6 +179,22 @@ class PatientConnection(psycopg.Connection[Row]):
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Override psycopg's method, which every statement uses, to add the time limit."""
         return super().wait(gen, interval, self.patience if timeout is None else timeout)
+
+    def answer(self, statement: str, arguments: tuple[object, ...]) -> Iterator[PGresult]:
+        """Run a statement; yield its rows in chunks as they arrive, then a chunk without rows.
+
+        Raises:
+            psycopg.Error: the server's error, or ``patience`` is over.
+        """
+        until = None if self.patience is None else time.monotonic() + self.patience
+        asked = psycopg.ClientCursor(self).mogrify(statement, arguments)  # EXPLAIN binds none
+        self.pgconn.send_query(asked.encode())
+        self.pgconn.set_chunked_rows_mode(AT_ONCE)
+        self.wait(send(self.pgconn))
+        while found := self.wait(fetch(self.pgconn), timeout=until and until - time.monotonic()):
+            if found.status not in (*CHUNKS, *COMPLETE):
+                raise psycopg.errors.error_from_result(found)
+            yield found
 
     def __del__(self, *_: Any) -> None:
         """Suppress psycopg's warning: libpq closes the connection when it is deleted."""

@@ -1,4 +1,7 @@
-"""No password leaves for a server that the config does not name, or in clear text."""
+"""Servers that are not what the config says get no password, and fill no memory.
+
+No password leaves for a server that the config does not name, or in clear text.
+"""
 
 import socket
 import ssl
@@ -14,9 +17,12 @@ import pytest
 
 from pipeline.copies.postgres import PostgresCopy
 from pipeline.copies.redis import RedisCopy
-from pipeline.errors import ConfigError, UnreachableError
+from pipeline.errors import ConfigError, SlowError, UnreachableError
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources import sql
+from pipeline.sources.mysql import session as mysql_session
 from pipeline.sources.mysql.session import CLEAR_TEXT, Session
+from pipeline.sources.postgres import session as postgres_session
 from pipeline.sources.postgres.session import PostgresSession
 from tests.pipeline.certificates import Authority
 
@@ -32,16 +38,21 @@ def _mysql_packet(number: int, body: bytes) -> bytes:
     return struct.pack("<I", len(body))[:3] + bytes([number]) + body
 
 
+def _greet(link: socket.socket) -> bytes:
+    """What a client of MySQL sends to log in."""
+    low, high = MYSQL_FLAGS & 0xFFFF, MYSQL_FLAGS >> 16
+    hello = b"\x0a8.0.36\0" + struct.pack("<I", 7) + b"12345678\0"
+    hello += struct.pack("<HBHHB", low, 45, 2, high, 21) + bytes(10)
+    hello += b"123456789012\0mysql_native_password\0"
+    link.sendall(_mysql_packet(0, hello))
+    return link.recv(4096)
+
+
 def _mysql(asked: str) -> Callable[[socket.socket], Iterator[bytes]]:
     """A MySQL server that wants the password by the plug-in *asked*."""
 
     def speak(link: socket.socket) -> Iterator[bytes]:
-        low, high = MYSQL_FLAGS & 0xFFFF, MYSQL_FLAGS >> 16
-        hello = b"\x0a8.0.36\0" + struct.pack("<I", 7) + b"12345678\0"
-        hello += struct.pack("<HBHHB", low, 45, 2, high, 21) + bytes(10)
-        hello += b"123456789012\0mysql_native_password\0"
-        link.sendall(_mysql_packet(0, hello))
-        yield link.recv(4096)
+        yield _greet(link)
         prompt = b"\x04Password: " if asked == "dialog" else b"12345678901234567890\0"
         link.sendall(_mysql_packet(2, b"\xfe" + asked.encode() + b"\0" + prompt))
         yield link.recv(4096)
@@ -54,6 +65,47 @@ def _postgres(link: socket.socket) -> Iterator[bytes]:
     yield link.recv(4096)
     link.sendall(b"R" + struct.pack(">II", 8, 3))
     yield link.recv(4096)
+
+
+def _send_on(link: socket.socket, rows: bytes) -> None:
+    with suppress(OSError):  # the client has hung up
+        while True:
+            link.sendall(rows)
+
+
+def _mysql_without_end(link: socket.socket) -> Iterator[bytes]:
+    """A MySQL server whose answers have no last row."""
+    yield _greet(link)
+    done = b"\0\0\0\2\0\0\0"
+    link.sendall(_mysql_packet(2, done))
+    while b"SET " in (heard := link.recv(4096)):
+        yield heard
+        link.sendall(_mysql_packet(1, done))
+    yield heard
+    column = b"\3def\0\0\0\1n\0\x0c" + struct.pack("<HIBHBH", 45, 40, 253, 0, 0, 0)
+    head = [b"\1", column, b"\xfe\0\0\2\0"]
+    link.sendall(b"".join(_mysql_packet(n, body) for n, body in enumerate(head, start=1)))
+    _send_on(link, b"".join(_mysql_packet(n % 256, b"\4more") for n in range(4, 4 + 256)))
+
+
+def _postgres_message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack(">I", len(body) + 4) + body
+
+
+def _postgres_without_end(link: socket.socket) -> Iterator[bytes]:
+    """A Postgres server whose answers have no last row."""
+    yield link.recv(4096)
+    ready = _postgres_message(b"Z", b"I")
+    utf8 = _postgres_message(b"S", b"client_encoding\0UTF8\0")
+    link.sendall(_postgres_message(b"R", bytes(4)) + utf8 + ready)
+    while b"SET " in (heard := link.recv(4096)):
+        yield heard
+        link.sendall(_postgres_message(b"C", b"SET\0") + ready)
+    yield heard
+    column = b"\0\1n\0" + struct.pack(">IHIhih", 0, 0, 25, -1, -1, 0)
+    link.sendall(_postgres_message(b"T", column))
+    row = _postgres_message(b"D", b"\0\1" + struct.pack(">I", 4) + b"more")
+    _send_on(link, row * 256)
 
 
 @dataclass(eq=False)
@@ -262,3 +314,37 @@ def _over_tls(link: socket.socket, files: tuple[Path, Path]) -> Iterator[bytes]:
     context.load_cert_chain(*files)
     with suppress(OSError), context.wrap_socket(link, server_side=True) as secured:
         yield secured.recv(4096)
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["objects", "texts"])
+@pytest.mark.parametrize(
+    ("speak", "open_session"),
+    [
+        pytest.param(_mysql_without_end, Session, id="mysql"),
+        pytest.param(
+            _postgres_without_end, lambda source: PostgresSession(source, "shop"), id="postgres"
+        ),
+    ],
+)
+def test_rows_without_an_end_end_with_the_connection_and_say_where(
+    monkeypatch: pytest.MonkeyPatch,
+    speak: Callable[[socket.socket], Iterator[bytes]],
+    open_session: Callable[[SourceSettings], Session | PostgresSession],
+    *,
+    rows: bool,
+) -> None:
+    for module, limit in (
+        (sql, "MOST_KEPT"),
+        (mysql_session, "MOST_RECEIVED"),
+        (postgres_session, "MOST_RECEIVED"),
+    ):
+        monkeypatch.setattr(module, limit, 2**20)
+    with rogue(speak) as server:
+        session = open_session(replace(SOURCE, port=server.port))
+        read = session.rows if rows else session.ask
+        with pytest.raises(SlowError, match="check that it reads a table and no view") as told:
+            read("SELECT n FROM shop.views")
+        session.close()
+
+    assert str(told.value).startswith("source:shop: slow: more than 1 MiB are the answer")
+    assert str(told.value).endswith(": SELECT n FROM shop.views")

@@ -140,7 +140,7 @@ def test_rows_of_an_answer_are_read_to_its_end() -> None:
 def test_an_answer_that_breaks_off_is_no_answer_and_its_connection_is_dropped(
     monkeypatch: pytest.MonkeyPatch, rest: bytes, why: str
 ) -> None:
-    monkeypatch.setattr(session_module, "MOST", 200)
+    monkeypatch.setattr(session_module, "MOST_RECEIVED", 200)
     wire = Wire(ONE_ROW + rest)
 
     with pytest.raises(UnreachableError, match=why) as told:
