@@ -319,8 +319,10 @@ def _may_contain(stored: bytes, hashes: Iterable[int]) -> bool:
     """Whether a value with one of these XXH64 *hashes* may be in a *stored* Bloom filter.
 
     It has blocks of 32 bytes behind a header, whose first field is their length. A value sets one
-    bit in each of the eight words of one block (Parquet's BloomFilter.md). One with a damaged
-    header excludes nothing.
+    bit in each of the eight words of one block (Parquet's BloomFilter.md), and pyarrow folds a
+    filter until a block has 16 values or more. So a word without a bit is not what was written. It
+    excludes nothing, nor does a filter with a damaged header. Filters have no checksum.
+    Cannot detect: other bits that changed in the blocks.
     """
     length, begins = _read_header(stored)
     if not length or length % 32 or begins + length != len(stored):
@@ -329,7 +331,9 @@ def _may_contain(stored: bytes, hashes: Iterable[int]) -> bool:
     for one in hashes:
         words = struct.unpack_from("<8I", stored, begins + 32 * ((one >> 32) * blocks >> 32))
         pairs = zip(words, SALT, strict=True)
-        if all(word >> ((one * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in pairs):
+        if not all(words) or all(
+            word >> ((one * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in pairs
+        ):
             return True
     return False
 

@@ -1,5 +1,6 @@
 """The changes of one row are found in the change log, from few files and row groups."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -165,25 +166,56 @@ def test_groups_with_rows_without_a_key_are_read_whatever_their_filter_says(
     assert ops(found) == [(T, 0, GROUP)]
 
 
-def test_a_damaged_filter_excludes_no_row_group(tmp_path: Path) -> None:
-    lake = LocalLake(tmp_path)
+def land_two_groups(lake: LocalLake) -> tuple[Path, int, int]:
+    """Return the file, and where the filter of its first row group begins and ends."""
     lake.land(*(row(U, n, n, "a") for n in range(2 * GROUP)))
     lake.log.look()
-    (path,) = [one for one in tmp_path.rglob("*.parquet") if one.stat().st_size > 30_000]
+    (path,) = [one for one in lake.home.rglob("*.parquet") if one.stat().st_size > 30_000]
     with ParquetFile(path) as file:
         column = next(
             one
             for at in range(file.metadata.num_columns)
             if (one := file.metadata.row_group(0).column(at)).path_in_schema == "key"
         )
+    begins = column.bloom_filter_offset
+    return path, begins, begins + column.bloom_filter_length
+
+
+def test_a_damaged_filter_excludes_no_row_group(tmp_path: Path) -> None:
+    lake = LocalLake(tmp_path)
+    path, begins, _ = land_two_groups(lake)
     sound = path.read_bytes()
     for place in range(17):
         for bit in (0, 3, 6):
             data = bytearray(sound)
-            data[column.bloom_filter_offset + place] ^= 1 << bit
+            data[begins + place] ^= 1 << bit
             path.write_bytes(data)
 
             assert ops(search(lake, key(1))) == [(U, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param(range(2 * GROUP), id="all of it"),
+        pytest.param(range(1_000, 1_000 + 4_096), id="a page"),
+        pytest.param([n for n in range(2 * GROUP) if n % 32 // 4 == 5], id="a word of each block"),
+    ],
+)
+def test_a_filter_with_zeros_in_place_of_its_bits_hides_no_key(
+    tmp_path: Path, lost: Sequence[int]
+) -> None:
+    lake = LocalLake(tmp_path)
+    path, begins, ends = land_two_groups(lake)
+    data = bytearray(path.read_bytes())
+    assert ends - begins == 17 + 2 * GROUP
+    for place in lost:
+        data[begins + 17 + place] = 0
+    path.write_bytes(data)
+
+    found = [search(lake, key(n)) for n in range(0, GROUP, 64)]
+
+    assert [len(one.changes) for one in found] == [1] * len(found)
 
 
 def test_of_a_key_that_changes_often_the_newest_changes_are_kept(
