@@ -38,7 +38,7 @@ class FailKind(StrEnum):
 
 
 MOST_KEYS = 20
-"""Keys that messages and lists show, and that most probes name; see `Ruling.is_cut_off`."""
+"""Keys that messages and lists show, and that most probes name at most."""
 MOST_NAMED = 1_000
 """Keys or ranges that a ruling names at most."""
 
@@ -61,8 +61,7 @@ class Ruling:
 
     ``reason`` is one line for people and holds keys and id ranges, never row values.
     ``code`` is a short stable word for programs (``missing_rows``, ``no_history``, ...).
-    ``keys`` names the keys or ranges that are wrong, at most ``MOST_NAMED``. A probe that names
-    more than ``MOST_KEYS`` counts the rest in ``more``.
+    ``keys`` names the keys or ranges that are wrong, at most ``MOST_NAMED``.
     ``more`` counts the differing rows that no key names. The finding is cut off then, and no waiver
     covers the rows that it does not name.
     ``differing`` groups rows by the columns in which they differ. A row whose columns are not known
@@ -81,11 +80,8 @@ class Ruling:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether more rows may be wrong than those that ``keys`` name.
-
-        A probe may stop at ``MOST_KEYS`` without counting the rest, as earlier versions did.
-        """
-        return self.more > 0 or len(self.keys) == MOST_KEYS or not self.keys
+        """Whether more rows may be wrong than those that ``keys`` name."""
+        return self.more > 0 or not self.keys
 
     def __post_init__(self) -> None:
         """Replace an empty reason, which a custom probe may return."""

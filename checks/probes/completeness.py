@@ -236,7 +236,7 @@ class Completeness:
             code = "missing_events" if found.short else "extra_events"
             keys = tuple(each.id for each in wrong[:MOST_KEYS])
             reason = f"{len(wrong)} transactions: {_describe_count(wrong[0])}{reading.advice}"
-            return Ruling(Outcome.FAIL, reason, code, keys)
+            return Ruling(Outcome.FAIL, reason, code, keys, len(wrong[MOST_KEYS:]))
         if reading.unjudged:
             return Ruling(Outcome.UNKNOWN, reading.unjudged, "behind")
         if found.undecided and not found.complete:

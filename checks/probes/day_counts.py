@@ -190,7 +190,8 @@ class DayCounts:
             places = f" ({'; '.join(reading.places)})" if reading.places else ""
             more = len(reading.found) - 3
             rest = f"; and {more} more" if more > 0 else ""
-            return Ruling(Outcome.FAIL, f"{reason}{places}{rest}", code, keys)
+            unnamed = len(reading.found[MOST_KEYS:])
+            return Ruling(Outcome.FAIL, f"{reason}{places}{rest}", code, keys, unnamed)
         if reading.moving:
             return Ruling(Outcome.UNKNOWN, _describe_moving(reading), "in_motion")
         days = "1 day" if reading.days == 1 else f"{reading.days} days"

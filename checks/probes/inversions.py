@@ -105,7 +105,7 @@ class Inversions:
             f"{first.newest.isoformat()}, and one before it {first.latest.isoformat()}"
         )
         keys = tuple(one.key for one in reading.found[:MOST_KEYS])
-        return Ruling(Outcome.FAIL, why, "clock_fell", keys)
+        return Ruling(Outcome.FAIL, why, "clock_fell", keys, len(reading.found[MOST_KEYS:]))
 
 
 def _is_over(one: KeyTimes, bases: Mapping[str, ShardBase]) -> bool:

@@ -108,7 +108,8 @@ class OffsetKeys:
             reason = (
                 f"{len(reading.missing)} keys are missing, {len(reading.extra)} deleted keys remain"
             )
-            return Ruling(Outcome.FAIL, f"{reason}: {keys[0]}", code, keys)
+            unnamed = len(guilty[MOST_KEYS:])
+            return Ruling(Outcome.FAIL, f"{reason}: {keys[0]}", code, keys, unnamed)
         if not reading.looked:
             why = "its topics hold no message of a row, so there is no key to look for"
             return Ruling(Outcome.UNKNOWN, why, "not_yet")

@@ -96,7 +96,8 @@ class Schema:
             return Ruling(Outcome.PASS, reason)
         texts, keys = zip(*sorted(reading.different.items()), strict=True)
         more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
-        return Ruling(Outcome.FAIL, f"{texts[0]}{more}", "columns_differ", keys[:MOST_KEYS])
+        named, unnamed = keys[:MOST_KEYS], len(keys[MOST_KEYS:])
+        return Ruling(Outcome.FAIL, f"{texts[0]}{more}", "columns_differ", named, unnamed)
 
 
 def _compare_shards(table: Table, world: World) -> Iterator[tuple[Shard, list[tuple[str, str]]]]:

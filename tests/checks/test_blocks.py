@@ -302,7 +302,7 @@ RANGE = f"range_counts:{TABLE.name}:shop/shop_00.orders:"
         pytest.param(
             verdict("fail", *[f"s/t:{n}" for n in range(0, 40, 2)]),
             {"0-100"},
-            ("",),
+            (),
             id="as many as some checks name",
         ),
         pytest.param(

@@ -19,7 +19,7 @@ from alerts.model import (
 )
 from checks.blocks import StateSince, TableState
 from checks.counting import Differences, SuspectState, rule_differences
-from checks.model import Outcome, RowColumns, Ruling, Verdict
+from checks.model import MOST_KEYS, Outcome, RowColumns, Ruling, Verdict
 from checks.readiness import ReadinessState
 from monitor.auto_repair import AutoRepair, count_rows
 from monitor.board import Board, NextStep, RepairDecision, TableView
@@ -217,7 +217,7 @@ LIMITED = replace(AUTO, rows=5, rows_a_day=8, tables_a_day=2)
     [
         pytest.param(("shop/shop.t:1-6",), 0, "6 rows are above the limit of 5", id="too many"),
         pytest.param(("shop/shop.t:1",), 3, "names 1 key or range, and more", id="cut"),
-        pytest.param(tuple(f"shop/shop.t:{n}" for n in range(20)), 0, "names 20 keys", id="full"),
+        pytest.param(tuple(f"shop/shop.t:{n}" for n in range(20)), 1, "names 20 keys", id="21"),
         pytest.param(("something",), 0, "no range of ids", id="no key"),
     ],
 )
@@ -232,6 +232,16 @@ def test_nothing_is_repaired_unless_all_wrong_rows_are_known_and_few(
     assert made.step is NextStep.ASK
     assert why in made.why
     assert store.backfills.list() == ()
+
+
+def test_as_many_keys_as_a_check_names_are_repaired_if_they_are_all(store: ServiceStore) -> None:
+    harness = RepairHarness(store, AUTO)
+    harness.find("t", *[f"shop/shop.t:{n}" for n in range(MOST_KEYS)])
+
+    (made,) = harness.after()
+
+    assert made.step is NextStep.REPAIR
+    assert [one.wish.rows.most for one in store.backfills.list()] == [MOST_KEYS]
 
 
 def test_keys_that_are_no_ids_are_left_to_a_person(store: ServiceStore) -> None:
