@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from bench.kit.rounds import under_load
+from bench.kit.table import fill_changes, make_order
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.data_file import SortedFile
 from pipeline.changelog.key_search import FooterBounds, KeySearch, SoughtKeys, find_key_changes
-from pipeline.changelog.table import CHANGES
 from pipeline.delta.commit import commit_actions
 from pipeline.delta.store import open_store
-from pipeline.model import ORDER_PARTS, Op
+from pipeline.model import Op
 
 LANE, INSERTED, UPDATED = "main", "db.inserted", "db.updated"
 ROWS = 500_000  # of a file
@@ -53,20 +53,17 @@ def make_rows(batch: int, rows: int = ROWS, keys: int = KEYS) -> pa.RecordBatch:
     updated = np.random.default_rng(batch).integers(0, keys, rows - half)
     numbers = np.concatenate([np.arange(batch * half, (batch + 1) * half), updated])
     tables = np.array([INSERTED, UPDATED]).repeat([half, rows - half])
-    places = pa.array(np.arange(rows) + batch * rows)
-    parts = {"epoch": 1, "log": 1, "pos": places, "row": 0}
-    order = [_filled(parts[name], rows, pa.int64()) for name in ORDER_PARTS]
+    places = np.arange(rows) + batch * rows
     known = {
         **{"lane": LANE, "batch": batch, "source": "s", "origin": 0, "partition": 0},
         **{"shard": tables, "table": tables, "topic": [f"s.{name}" for name in tables]},
         "op": np.array([Op.CREATE, Op.UPDATE]).repeat([half, rows - half]),
         "key": [_key(name, n) for name, n in zip(tables, numbers, strict=True)],
         "after": [f'{{"id":{n},"name":"customer {n * 7919 % 99_991}"}}' for n in numbers],
-        "order": pa.StructArray.from_arrays(order, names=ORDER_PARTS),
-        **{"offset": places, "at": AT, "received": AT, "dt": AT.date()},
+        **{"order": make_order(1, places), "offset": places},
+        **{"at": AT, "received": AT, "dt": AT.date()},
     }
-    columns = [_filled(known.get(one.name), rows, one.type) for one in CHANGES]
-    return pa.RecordBatch.from_arrays(columns, schema=CHANGES)
+    return fill_changes(rows, known)
 
 
 def make_log(folder: Path, files: int, rows: int = ROWS, keys: int = KEYS) -> ChangeLog:
@@ -92,14 +89,6 @@ def measure(log: ChangeLog, table: str, number: int) -> Iterator[SearchTime]:
         began, used = time.monotonic(), time.process_time()
         found = find_key_changes(log.store, log.snapshot, sought, known)
         yield SearchTime(name, time.monotonic() - began, time.process_time() - used, found)
-
-
-def _filled(values: object, rows: int, kind: pa.DataType) -> pa.Array:
-    if isinstance(values, pa.Array):
-        return values.cast(kind)
-    if isinstance(values, list | np.ndarray):
-        return pa.array(values, kind)
-    return pa.repeat(pa.scalar(values, kind), rows)
 
 
 def _key(table: str, number: int) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME
+from pipeline.changelog.table import CHANGES, ORDER_TYPE
 from pipeline.formats import json_text
 from pipeline.model import Op, Order, Origin
 from pipeline.schema.model import TableSchema, arrow_type
@@ -98,7 +98,7 @@ class Workload:
         for first in range(0, self.rows, at_once):
             part = numbers[first : first + at_once]
             rows = self._values(part, np.zeros(len(part), np.int64))
-            yield pa.table({**rows, "order": _order(1, part)})
+            yield pa.table({**rows, "order": make_order(1, part)})
 
     def changes(self, round_: int) -> pa.RecordBatch:
         """Return rows of ``CHANGES`` of one round, which numbers the batch; keys have no order.
@@ -126,27 +126,18 @@ class Workload:
         created, deleted = pc.equal(ops, Op.CREATE), pc.equal(ops, Op.DELETE)
         nothing = pa.scalar(None, pa.string())
         place = np.arange(count, dtype=np.int64)
-        made: Mapping[str, pa.Array] = {
-            "lane": pa.repeat("main", count),
-            "batch": pa.repeat(round_, count),
-            "source": pa.repeat(SOURCE, count),
-            "shard": pa.repeat(self.shard, count),
-            "table": pa.repeat(self.shard, count),
-            "op": ops,
-            "key": self._keys(number),
-            "before": pc.if_else(created, nothing, self._json(number, version - 1)),
-            "after": pc.if_else(deleted, nothing, self._json(number, version)),
-            "at": pa.repeat(pa.scalar(AT, TIME), count),
-            "order": _order(round_ + 1, place),
-            "origin": pa.repeat(pa.scalar(int(Origin.LIVE), pa.int32()), count),
-            "topic": pa.repeat(self.topic, count),
-            "partition": pa.repeat(pa.scalar(0, pa.int32()), count),
-            "offset": pa.array(place + round_ * 2 * count),
-            "received": pa.repeat(pa.scalar(AT, TIME), count),
-            "dt": pa.repeat(pa.scalar(AT.date(), pa.date32()), count),
-        }
-        arrays = [made.get(field.name, pa.nulls(count, field.type)) for field in CHANGES]
-        return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+        return fill_changes(
+            count,
+            {
+                **{"lane": "main", "batch": round_, "source": SOURCE, "topic": self.topic},
+                **{"shard": self.shard, "table": self.shard, "op": ops, "key": self._keys(number)},
+                "before": pc.if_else(created, nothing, self._json(number, version - 1)),
+                "after": pc.if_else(deleted, nothing, self._json(number, version)),
+                **{"order": make_order(round_ + 1, place), "origin": int(Origin.LIVE)},
+                **{"partition": 0, "offset": place + round_ * 2 * count},
+                **{"at": AT, "received": AT, "dt": AT.date()},
+            },
+        )
 
     def _values(self, number: Numbers, version: Numbers) -> dict[str, pa.Array]:
         """Return a row's values as the lake has them."""
@@ -168,6 +159,23 @@ class Workload:
         values = pc.binary_join_element_wise('["', texts, '"]', "")
         source, shard = pa.repeat(SOURCE, len(number)), pa.repeat(self.shard, len(number))
         return json_text.key_column(values, source, shard, unique=pa.repeat(False, len(number)))
+
+
+def fill_changes(rows: int, known: Mapping[str, object]) -> pa.RecordBatch:
+    """Return so many *rows* of ``CHANGES``, null but for the columns that are *known*.
+
+    A column has an array of values, or one value for all rows.
+    """
+    columns = [_filled(known.get(one.name), rows, one.type) for one in CHANGES]
+    return pa.RecordBatch.from_arrays(columns, schema=CHANGES)
+
+
+def _filled(values: object, rows: int, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values.cast(kind)
+    if isinstance(values, list | np.ndarray):
+        return pa.array(values, kind)
+    return pa.repeat(pa.scalar(values, kind), rows)
 
 
 def parsed(columns: Sequence[Column], image: SparkColumn) -> list[SparkColumn]:
@@ -228,7 +236,8 @@ def _scrambled(number: Numbers) -> Numbers:
     return mixed.astype(np.int64)
 
 
-def _order(log: int, pos: Numbers) -> pa.Array:
+def make_order(log: int, pos: Numbers) -> pa.Array:
+    """Return orders in file *log* of the source's log."""
     one, none = (pa.repeat(n, len(pos)) for n in (1, 0))
     logs = pa.repeat(log, len(pos))
     return pa.StructArray.from_arrays([one, logs, pa.array(pos), none], fields=list(ORDER_TYPE))
