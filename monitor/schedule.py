@@ -76,6 +76,7 @@ class Running:
 
     planned: datetime
     started: datetime
+    began: float  # the same by ``Schedule.elapsed``
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ class _End:
 class Schedule:
     """Runs ``jobs`` and records their ticks in ``book``; ``clock`` is timezone-aware UTC.
 
+    How long a tick takes is measured by ``elapsed``, in seconds, because a clock can be set.
+
     ``last`` has, per job, the newest tick of an earlier run of the service. ``problems`` has, per
     job, why its last tick failed.  If the book could not record the end of a job's last tick (full
     disk), the job waits until it can. Its ticks until then are missed.
@@ -102,6 +105,7 @@ class Schedule:
     book: Ticks
     clock: Callable[[], datetime]
     last: Mapping[str, datetime] = field(default_factory=dict)
+    elapsed: Callable[[], float] = time.monotonic
     restarts: int = 0
     running: dict[str, Running] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
@@ -144,7 +148,7 @@ class Schedule:
     def watch(self) -> None:
         """Log overdue jobs, and restart the timer if it is silent; called from another thread."""
         now = self.clock()
-        for name, since in self.overdue(now).items():
+        for name, since in self.overdue().items():
             if (name, since) not in self._reported:
                 self._reported.add((name, since))
                 log.error("job is overdue", job=name, since=since.isoformat())
@@ -154,13 +158,14 @@ class Schedule:
             self.stop()
             self.start()
 
-    def overdue(self, now: datetime) -> dict[str, datetime]:
+    def overdue(self) -> dict[str, datetime]:
         """Return the jobs that run longer than their deadline, and since when they run."""
-        limits = {job.name: job.deadline for job in self.jobs}
+        limits = {job.name: job.deadline.total_seconds() for job in self.jobs}
+        now = self.elapsed()
         return {
             name: one.started
             for name, one in list(self.running.items())
-            if now - one.started > limits[name]
+            if now - one.began > limits[name]
         }
 
     def tick(self, job: Job) -> None:
@@ -178,7 +183,7 @@ class Schedule:
             if last is not None and planned <= last:
                 return
             self._seen[job.name] = planned
-            self.running[job.name] = Running(planned, self.clock())
+            self.running[job.name] = Running(planned, self.clock(), self.elapsed())
         try:
             with bound_contextvars(job=job.name, run=new_run()):
                 self._run(job, planned)
@@ -187,7 +192,7 @@ class Schedule:
 
     def _run(self, job: Job, planned: datetime) -> None:
         """Run one scheduled job; catch, log and record every exception."""
-        started = self.clock()
+        started, began = self.clock(), self.elapsed()
         if not self._settled(job) and not job.vital:
             return
         try:
@@ -202,7 +207,7 @@ class Schedule:
             self.problems[job.name] = _describe_error(error)
             self._finish(job, planned, "failed", _describe_error(error))
         else:
-            late = self.clock() - started > job.deadline
+            late = self.elapsed() - began > job.deadline.total_seconds()
             self._finish(job, planned, "late" if late else "done")
             if job.name not in self._owed:  # else its problem is that the book cannot be written
                 self.problems.pop(job.name, None)

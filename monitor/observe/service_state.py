@@ -58,15 +58,15 @@ class ServiceState:
             Component(f"collector:{name}", "service", _problem(look, name)) for name in look.sources
         ]
         jobs = [
-            Component(f"job:{job.name}", "job", self._job_problem(job.name, now))
+            Component(f"job:{job.name}", "job", self._job_problem(job.name))
             for job in self.schedule().jobs
             if not job.name.startswith(BLAMED)
         ]
         ways = [Component(f"{CHANNEL}{c.name}", "channel", c.problem) for c in channels]
-        copies = [self._copy(*one, look, now) for one in self.copies().items()]
+        copies = [self._copy(*one, look) for one in self.copies().items()]
         kept = [Component(STORE, STORE, self.store.database.problem)]
         kept += [Component(f"disk:{one.name}", "disk", one.problem) for one in self.disks()]
-        return (*sources, brokers, *collectors, self._spark(now), *copies, *ways, *kept, *jobs)
+        return (*sources, brokers, *collectors, self._spark(), *copies, *ways, *kept, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
         """Return every configured channel, and others with queued or dead-lettered messages."""
@@ -75,7 +75,7 @@ class ServiceState:
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
         """Return every scheduled job with its totals."""
         totals, ended = self.store.ticks.totals(), self.store.ticks.last_success()
-        overdue = self.schedule().overdue(now)
+        overdue = self.schedule().overdue()
         lately = self.lately.counted(totals, now)
         return tuple(
             JobView(
@@ -129,20 +129,20 @@ class ServiceState:
         known = dict(self.budgets)
         return {name: BudgetView(one.spent, one.waited) for name, one in known.items()}
 
-    def _spark(self, now: datetime) -> Component:
-        late = next(filter(None, (self._late(name, now) for name in DRIVEN)), "")
+    def _spark(self) -> Component:
+        late = next(filter(None, (self._late(name) for name in DRIVEN)), "")
         return Component("worker", "worker", self.requests.problem or late)
 
-    def _copy(self, name: str, problem: str, look: Sampling, now: datetime) -> Component:
+    def _copy(self, name: str, problem: str, look: Sampling) -> Component:
         job, answer = f"{COPY}{name}", look.copies.get(name)
         silent = answer.why if isinstance(answer, Missing) else ""
-        return Component(job, "service", silent or problem or self._job_problem(job, now))
+        return Component(job, "service", silent or problem or self._job_problem(job))
 
-    def _job_problem(self, name: str, now: datetime) -> str:
-        return self.schedule().problems.get(name, "") or self._late(name, now)
+    def _job_problem(self, name: str) -> str:
+        return self.schedule().problems.get(name, "") or self._late(name)
 
-    def _late(self, name: str, now: datetime) -> str:
-        since = self.schedule().overdue(now).get(name)
+    def _late(self, name: str) -> str:
+        since = self.schedule().overdue().get(name)
         return f"overdue, running since {since.isoformat()}" if since else ""
 
 

@@ -23,15 +23,20 @@ FIVE = timedelta(seconds=5)
 
 @dataclass
 class Clock:
-    """Stands still until told."""
+    """Stands still until told; what it is set to is no time that passed."""
 
     now: datetime = START
+    passed: float = 0.0
 
     def __call__(self) -> datetime:
         return self.now
 
     def advance(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
+        self.passed += seconds
+
+    def elapsed(self) -> float:
+        return self.passed
 
 
 @dataclass
@@ -84,7 +89,8 @@ class Book:
 def scheduled(
     job: Job, book: Book, clock: Callable[[], datetime], last: Mapping[str, datetime] | None = None
 ) -> Schedule:
-    return Schedule([job], cast(Ticks, book), clock, last or {})
+    elapsed = clock.elapsed if isinstance(clock, Clock) else time.monotonic
+    return Schedule([job], cast(Ticks, book), clock, last or {}, elapsed)
 
 
 def _job(run: Callable[[], object], deadline: timedelta = FIVE) -> Job:
@@ -264,9 +270,9 @@ def test_a_tick_in_progress_is_overdue_after_its_deadline() -> None:
 
     def run() -> None:
         clock.advance(4)
-        seen.append(schedule.overdue(clock()))
+        seen.append(schedule.overdue())
         clock.advance(2)
-        seen.append(schedule.overdue(clock()))
+        seen.append(schedule.overdue())
 
     job = _job(run)
     schedule = scheduled(job, Book(), clock)
@@ -274,7 +280,29 @@ def test_a_tick_in_progress_is_overdue_after_its_deadline() -> None:
     schedule.tick(job)
 
     assert seen == [{}, {"watch": START}]
-    assert schedule.overdue(clock()) == {}
+    assert schedule.overdue() == {}
+
+
+@pytest.mark.parametrize("step", [3600, -3600], ids=["forwards", "backwards"])
+@pytest.mark.parametrize(("takes", "result"), [(4, "d"), (6, "l")])
+def test_a_clock_that_is_set_is_no_time_that_a_tick_took(
+    step: int, takes: int, result: str
+) -> None:
+    clock, book = Clock(), Book()
+    seen: list[dict[str, datetime]] = []
+
+    def run() -> None:
+        clock.now += timedelta(seconds=step)
+        clock.advance(takes)
+        seen.append(schedule.overdue())
+
+    job = _job(run)
+    schedule = scheduled(job, book, clock)
+
+    schedule.tick(job)
+
+    assert seen == [{"watch": START} if result == "l" else {}]
+    assert str(book)[0] == result
 
 
 @pytest.mark.parametrize("jump", [60, -60], ids=["forwards", "backwards"])

@@ -112,7 +112,7 @@ def _parts() -> list[str]:
     """The parts of a service with one of each kind."""
     heart = SimpleNamespace(settings=SimpleNamespace(name="shop"), problem="")
     turns = SimpleNamespace(
-        jobs=[SimpleNamespace(name="watch")], problems={}, overdue=lambda _: dict[str, datetime]()
+        jobs=[SimpleNamespace(name="watch")], problems={}, overdue=dict[str, datetime]
     )
     state = ServiceState(
         store=cast(Any, SimpleNamespace(database=SimpleNamespace(problem=""))),
