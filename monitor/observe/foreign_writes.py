@@ -3,7 +3,8 @@
 Each commit is read once. A recreated mirror is read again, although its versions may have the
 same numbers. So is a mirror whose log was put back and merged on since the last look: the entry
 that was read last is then another one. Waivers of commits that the mirror no longer has end,
-because a later foreign commit may get the same number.
+because a later foreign commit may get the same number. When a waiver has ended, its commit is
+judged again.
 
 Removing a foreign key with a cascade does not undo the changes that it made without a log entry.
 The table stays in doubt until a new base has read it.
@@ -51,6 +52,7 @@ class ForeignWrites:
     _last: dict[str, MirrorPosition] = field(default_factory=dict)
     _foreign: dict[str, int] = field(default_factory=dict)
     _put_back: dict[str, datetime] = field(default_factory=dict)
+    _accepted: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
         """Return, by table, the foreign writes that were found and not reverted."""
@@ -88,26 +90,43 @@ class ForeignWrites:
         self._put_back[table] = at
         self._foreign.pop(table, None)
         self._seen.pop(table, None)
+        self._accepted.pop(table, None)
 
     def _search(self, table: str, mirror: MirrorPosition, at: datetime) -> None:
         known, version = self._seen.get(table), mirror.version
-        if known is not None and known.version == version and _agree(known.entry, mirror.entry):
+        first = max(version - FIRST_LOOK, 0)
+        if ended := self._find_ended(table):
+            known, first = None, min(first, *(one - 1 for one in ended))
+        elif known is not None and known.version == version and _agree(known.entry, mirror.entry):
             return
         commits = None if known is None else self._read_on(table, known, version)
         if known is None or commits is None:
             if known is not None:
                 self._restart(table, known.version - 1, at)
-            known = KnownVersion(max(version - FIRST_LOOK, 0))
-            newest = self.lake.history(table, None, version)  # the log may have been cleaned
-            commits = [one for one in newest if one.version > known.version]
-        intrusion, good = find_intrusion(commits, known, accepted_versions(table, self.waived()))
+            known, commits = KnownVersion(first), self._read_first(table, first, version)
+        accepted = accepted_versions(table, self.waived())
+        intrusion, good = find_intrusion(commits, known, accepted)
         foreign = newest_foreign(commits, known)
         self._foreign[table] = max(foreign, self._foreign.get(table, -1))
-        if intrusion is not None:
-            self._found[table] = intrusion
-            return  # later commits are judged again from here, until the write is reverted
+        if accepted or ended:
+            self._accepted[table] = accepted
+        if intrusion is not None:  # later commits are judged again until the write is reverted
+            self._found[table], self._seen[table] = intrusion, good
+            return
         self._found.pop(table, None)
         self._seen[table] = replace(good, version=version, entry=mirror.entry)
+
+    def _find_ended(self, table: str) -> frozenset[int]:
+        """Return the foreign versions that were accepted, and whose waivers have ended since."""
+        rests = self._accepted.get(table)
+        return rests - accepted_versions(table, self.waived()) if rests else frozenset()
+
+    def _read_first(self, table: str, first: int, version: int) -> Sequence[Commit]:
+        try:
+            return self.lake.history(table, first, version)
+        except ProofError:  # the log was cleaned of some of them
+            commits = self.lake.history(table, None, version)
+            return [one for one in commits if one.version > first]
 
     def _read_on(self, table: str, known: KnownVersion, version: int) -> Sequence[Commit] | None:
         """Return the commits after *known*; None if another commit has its number now."""

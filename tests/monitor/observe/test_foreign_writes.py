@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -95,6 +95,36 @@ def test_a_waiver_of_a_foreign_commit_ends_with_that_commit(
         "sluice",
         True,
     )
+
+
+@pytest.mark.parametrize("merges", [0, 120], ids=["at once", "after many merges"])
+@pytest.mark.parametrize("until", [None, 60], ids=["withdrawn", "over"])
+def test_a_foreign_commit_blocks_again_when_its_waiver_has_ended(
+    rig: Rig, merges: int, until: int | None
+) -> None:
+    rig.intrude(USERS)
+    rig.watch(2)
+    id_ = waiver_id(USERS, rig.lake.mirrors[USERS].version)
+    end = None if until is None else rig.now + timedelta(seconds=until)
+    rig.store.waivers.add(Waiver(id_, "a known repair", "ann", rig.now, end))
+    for _ in range(merges):
+        rig.apply(USERS)
+    rig.watch(2)
+    waived = rig.ask(USERS, cut="2026-03-29T12:00:02Z")[0]
+    if until is None:
+        rig.store.waivers.withdraw(id_, who="ann", why="it was wrong", at=rig.now)
+
+    answers = []
+    for _ in range(2):
+        rig.watch(until or 2)
+        rig.round()
+        answers.append(rig.ask(USERS, cut="2026-03-29T12:00:02Z"))
+    rig.store.waivers.add(Waiver(id_, "it was right", "ann", rig.now))
+    rig.second(2)
+
+    assert waived == 200
+    assert [(status, codes_of(one)[0]) for status, one in answers] == [(409, "foreign_write")] * 2
+    assert rig.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 200
 
 
 def test_a_waiver_of_a_foreign_commit_lasts_while_the_mirror_has_it(rig: Rig) -> None:
