@@ -6,7 +6,7 @@ changed key is a delete and a create at one order.
 The error table is the quarantine: messages that could not be decoded.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -137,7 +137,8 @@ TIMES = pa.schema(
         *((f"p{at}", pa.int64()) for at in range(len(PLACE))),
     ]
 )
-TIMES_AT_ONCE = 250_000  # changes that are read before all but the newest of a key are dropped
+NAMES = pa.schema([(name, pa.string()) for name in ("source", "shard", "key")])
+ROWS_AT_ONCE = 250_000  # rows that are read before those that are not needed are dropped
 BATCHES_FIRST = 100  # batches searched first for the highest order, then ten times as many
 
 
@@ -279,9 +280,8 @@ class LogReader:
             f"arrow_cast({one}, 'Dictionary(Int32, Utf8)') AS {one}" for one in ("source", "shard")
         )
         columns = f'key, {", ".join(named)}, batch, "at" AS newest, "at" AS latest, {PLACES}'
-        rows = _find_newest(
-            self.pinned.batches(f"SELECT {columns} FROM t WHERE {wanted}")  # noqa: S608
-        )
+        query = f"SELECT {columns} FROM t WHERE {wanted}"  # noqa: S608
+        rows = _reduce(self.pinned.batches(query), TIMES, _keep_newest)
         fell = pc.greater(rows["latest"], rows["newest"])
         asked = pc.is_in(rows["key"], pa.array(keys, pa.string()))
         found = rows.filter(pc.or_(fell, asked)).sort_by("key").slice(0, most)
@@ -376,8 +376,8 @@ class LogReader:
         source, shard and key. There are at *most* so many, and only those *above* a source, shard
         and key.
 
-        The log has no index by key, so each query reads the keys of all these batches. It reads
-        more than *most*, and the memory keeps them for the next calls.
+        The log has no index by key, so each query reads the keys of all these batches, and keeps
+        the first of them. It keeps more than *most*, for the next calls.
         """
         known = self.memory.keys.get(table.name)
         found = known.next(after, until, above, most) if known is not None else None
@@ -396,13 +396,13 @@ class LogReader:
             source, shard, key = map(quote_literal, above)
             later = f" AND (source > {source} OR (source = {source} AND (shard > {shard}"
             later += f" OR (shard = {shard} AND key > {key}))))"
-        found = self.pinned.select(
-            f"SELECT DISTINCT source, shard, key FROM t WHERE {self._batches(after, until)}"  # noqa: S608
+        query = (
+            f"SELECT source, shard, key FROM t WHERE {self._batches(after, until)}"  # noqa: S608
             f' AND t."table" = {quote_literal(table.name)} AND key IS NOT NULL'
             f" AND {among_sql('op', KEYED)} AND NOT {OF_BASE}{later}"
-            f" ORDER BY source, shard, key LIMIT {most}"
         )
-        keys = tuple((row["source"], row["shard"], row["key"]) for row in found)
+        found = _reduce(self.pinned.batches(query), NAMES, lambda rows: _keep_first(rows, most))
+        keys = tuple(zip(*(found[name].to_pylist() for name in NAMES.names), strict=True))
         return KnownKeys(after, until, above, keys, len(keys) < most)
 
     def emptied_shards(self, table: Table, after: int, until: int) -> frozenset[Shard]:
@@ -543,19 +543,27 @@ class LogReader:
         return f"lane = {quote_literal(self.lane)} AND batch > {after} AND batch <= {until}"
 
 
-def _find_newest(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Return the newest change of each key of *batches*, with the latest time of all of them."""
-    newest, read, count = TIMES.empty_table(), list[pa.Table](), 0
+def _reduce(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, keep: Callable[[pa.Table], pa.Table]
+) -> pa.Table:
+    """Return the rows of *batches* that *keep* keeps of all; it is called for some at a time."""
+    kept, read, count = schema.empty_table(), list[pa.Table](), 0
     for batch in batches:
-        read.append(pa.Table.from_batches([batch]).cast(TIMES))
+        read.append(pa.Table.from_batches([batch]).cast(schema))
         count += batch.num_rows
-        if count >= max(TIMES_AT_ONCE, newest.num_rows):
-            newest, read, count = _keep_newest([newest, *read]), [], 0
-    return _keep_newest([newest, *read])
+        if count >= max(ROWS_AT_ONCE, kept.num_rows):
+            kept, read, count = keep(pa.concat_tables([kept, *read]).combine_chunks()), [], 0
+    return keep(pa.concat_tables([kept, *read]).combine_chunks())
 
 
-def _keep_newest(tables: Sequence[pa.Table]) -> pa.Table:
-    rows = pa.concat_tables(tables).combine_chunks()
+def _keep_first(rows: pa.Table, most: int) -> pa.Table:
+    """Return the first *most* distinct rows, ascending."""
+    distinct = rows.group_by(rows.column_names, use_threads=False).aggregate([])
+    return distinct.sort_by([(name, "ascending") for name in rows.column_names]).slice(0, most)
+
+
+def _keep_newest(rows: pa.Table) -> pa.Table:
+    """Return the newest change of each key, with the latest time of all."""
     if not rows.num_rows:
         return rows
     key = rows["key"].chunk(0).dictionary_encode().indices.to_numpy()

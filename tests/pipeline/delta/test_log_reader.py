@@ -351,7 +351,7 @@ def test_the_times_of_keys_are_by_order_and_told_of_those_that_fell_and_those_as
 def test_the_times_of_keys_do_not_depend_on_how_many_changes_are_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr("pipeline.changelog.reader.TIMES_AT_ONCE", at_once)
+    monkeypatch.setattr("pipeline.changelog.reader.ROWS_AT_ONCE", at_once)
     random, changes = Random(5), dict[str, list[tuple[int, int, Shard]]]()
     places = random.sample(range(200), 60)
     for batch in range(5):
@@ -430,11 +430,15 @@ def test_the_highest_order_of_a_shard_is_that_of_its_newest_batches(
     assert log_reader(tmp_path).highest_order(TABLE, Shard("shop", "s.none"), 2000) is None
 
 
-def test_changed_keys_are_each_told_once_in_pages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 10_000])
+def test_changed_keys_are_each_told_once_in_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
     """A change that lands twice counts once; a tombstone, a heartbeat and an emptying name none.
 
     A row that a repair has read counts, and one of a new base does not.
     """
+    monkeypatch.setattr("pipeline.changelog.reader.ROWS_AT_ONCE", at_once)
     write_changes(tmp_path, 0, [key_change(Op.CREATE, 1, "before", 0)])
     write_changes(tmp_path, 1, [key_change(Op.CREATE, 2, "b", 1), key_change(Op.UPDATE, 3, "b", 2)])
     more = [
@@ -448,7 +452,8 @@ def test_changed_keys_are_each_told_once_in_pages(tmp_path: Path) -> None:
     log, expected = log_reader(tmp_path), ((A, "a"), (A, "b"), (A, "c"), (B, "a"))
 
     assert log.changed_keys(TABLE, 0, 2, most=10) == expected
-    first = log.changed_keys(TABLE, 0, 2, most=3)
+    assert log.changed_keys(TABLE, 3, 4, most=10) == ()
+    first = LogReader(log.pinned, "main", ahead=1).changed_keys(TABLE, 0, 2, most=3)
     assert first == expected[:3]
     shard, key = first[-1]
     above = shard.source, shard.name, key
