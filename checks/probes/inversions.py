@@ -77,7 +77,9 @@ class Inversions:
         after = max(memory["until"] - self.back, -1)
         seen: Sequence[KeyTimes] = ()
         if not is_known:
-            seen = world.log().key_times(table, after, until, tuple(known), most=MOST_KEPT)
+            seen = world.log().key_times(
+                table, after, until, tuple(known), fell_by=self.tolerance, most=MOST_KEPT
+            )
         for one in seen:
             before = known.get(one.key, one)
             known[one.key] = replace(one, latest=max(one.latest, before.latest))

@@ -8,7 +8,7 @@ The error table is the quarantine: messages that could not be decoded.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -264,11 +264,19 @@ class LogReader:
         return frozenset(row["source"] for row in found if row["changed"] and not row["both"])
 
     def key_times(
-        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        keys: Sequence[str],
+        *,
+        fell_by: timedelta,
+        most: int,
     ) -> tuple[KeyTimes, ...]:
         """Return times of at *most* so many live changes in batches in ``(after, until]``.
 
-        The result holds *keys*, and each key whose newest change, by order, is not its latest.
+        The result holds *keys*, and each key whose newest change, by order, is older than its
+        latest by more than *fell_by*.
         Memory holds one row for each changed key, and some hundred thousand rows more.
         """
         wanted = (
@@ -282,7 +290,8 @@ class LogReader:
         columns = f'key, {", ".join(named)}, batch, "at" AS newest, "at" AS latest, {PLACES}'
         query = f"SELECT {columns} FROM t WHERE {wanted}"  # noqa: S608
         rows = _reduce(self.pinned.batches(query), TIMES, _keep_newest)
-        fell = pc.greater(rows["latest"], rows["newest"])
+        fall = pc.subtract(rows["latest"], rows["newest"])
+        fell = pc.greater(fall, pa.scalar(fell_by, pa.duration("us")))
         asked = pc.is_in(rows["key"], pa.array(keys, pa.string()))
         found = rows.filter(pc.or_(fell, asked)).sort_by("key").slice(0, most)
         return tuple(

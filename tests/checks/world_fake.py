@@ -728,7 +728,14 @@ class FakeLog(LogReader):
         return ChangedRow(event.op, shard, before, None if event.op == Op.DELETE else new)
 
     def key_times(
-        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        keys: Sequence[str],
+        *,
+        fell_by: timedelta,
+        most: int,
     ) -> tuple[KeyTimes, ...]:
         return ()
 

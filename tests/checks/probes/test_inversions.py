@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from checks.model import NotYet, Outcome, Verdict
-from checks.probes.inversions import Inversions
+from checks.probes.inversions import MOST_KEPT, Inversions
 from checks.run import Check, run_probe
 from checks.world import KeyTimes, ShardBase, World
 from pipeline.model import Order, Ordering, Table
@@ -69,7 +69,14 @@ class Landed:
         return SimpleNamespace(key_times=self._key_times)
 
     def _key_times(
-        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        keys: Sequence[str],
+        *,
+        fell_by: timedelta,
+        most: int,
     ) -> tuple[KeyTimes, ...]:
         self.reads += 1
         found: dict[str, KeyTimes] = {}
@@ -79,7 +86,9 @@ class Landed:
             at = NOON + minute * MINUTE
             latest = max(at, found[key].latest) if key in found else at
             found[key] = KeyTimes(key, latest, at, SHARD, Order(1, 0, batch))
-        told = (one for one in found.values() if one.newest < one.latest or one.key in keys)
+        told = (
+            one for one in found.values() if one.latest - one.newest > fell_by or one.key in keys
+        )
         return tuple(told)[:most]
 
 
@@ -161,6 +170,13 @@ def test_a_small_fall_means_nothing(minutes: Sequence[float], outcome: str) -> N
         world.land("a", minute)
 
     assert world.ruled()[0] == outcome
+
+
+def test_more_small_falls_than_are_kept_do_not_hide_a_large_one() -> None:
+    small = [(f"a{n}", minute) for n in range(MOST_KEPT) for minute in (5, 4.5)]
+    world = Landed([*small, ("b", 5), ("b", 0)])
+
+    assert world.ruled(Inversions(back=3 * MOST_KEPT)) == ("fail", ("b",))
 
 
 @pytest.mark.parametrize("ordering", [Ordering.LOG, Ordering.SEQUENCE])

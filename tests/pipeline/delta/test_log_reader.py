@@ -29,6 +29,7 @@ from tests.builders.change_log import (
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
 TOPIC = "shop.s.orders_00"
+ZERO, MINUTE = timedelta(), timedelta(minutes=1)
 
 
 def log_key(key: str, offset: int, shard: Shard = A) -> LogKey:
@@ -338,18 +339,19 @@ def test_the_times_of_keys_are_by_order_and_told_of_those_that_fell_and_those_as
 
     log = log_reader(tmp_path)
 
-    assert log.key_times(TABLE, -1, 1, (), most=9) == (
+    assert log.key_times(TABLE, -1, 1, (), fell_by=ZERO, most=9) == (
         KeyTimes("fell", late, early, str(A), Order(0, 1, 2)),
     )
-    assert log.key_times(TABLE, 0, 1, ("rose", "later"), most=9) == (
+    assert log.key_times(TABLE, 0, 1, ("rose", "later"), fell_by=ZERO, most=9) == (
         KeyTimes("later", early, early, str(A), Order(0, 1, 7)),
     )
-    assert len(log.key_times(TABLE, -1, 1, ("rose", "later"), most=2)) == 2
+    assert len(log.key_times(TABLE, -1, 1, ("rose", "later"), fell_by=ZERO, most=2)) == 2
 
 
+@pytest.mark.parametrize("by", [ZERO, 30 * MINUTE], ids=["any", "30 min"])
 @pytest.mark.parametrize("at_once", [1, 7, 10_000])
 def test_the_times_of_keys_do_not_depend_on_how_many_changes_are_read_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, by: timedelta
 ) -> None:
     monkeypatch.setattr("pipeline.changelog.reader.ROWS_AT_ONCE", at_once)
     random, changes = Random(5), dict[str, list[tuple[int, int, Shard]]]()
@@ -367,11 +369,11 @@ def test_the_times_of_keys_do_not_depend_on_how_many_changes_are_read_at_once(
     for key, own in sorted(changes.items()):
         pos, newest, shard = max(own)
         latest = max(minute for _, minute, _ in own)
-        if latest > newest or key == "k3":
+        if latest > newest + by / MINUTE or key == "k3":
             times = [NOON + timedelta(minutes=at) for at in (latest, newest)]
             expected.append(KeyTimes(key, times[0], times[1], str(shard), Order(0, 1, pos)))
 
-    found = log_reader(tmp_path).key_times(TABLE, -1, 9, ("k3",), most=99)
+    found = log_reader(tmp_path).key_times(TABLE, -1, 9, ("k3",), fell_by=by, most=99)
 
     assert found == tuple(expected)
     assert 1 < len(found) < len(changes)
