@@ -116,7 +116,7 @@ class Inputs:
     ``pause`` is set while a person pauses its merges.  ``bad_until`` maps each check to the end of
     its last FAIL.  ``verified`` is what was compared with the source; None while no check has
     reported it.  ``losses`` are the residuals of its ledger, ``copy_losses`` those of the copy in
-    question.
+    question.  ``ended`` maps the ids of waivers that have ended to when each was given.
     """
 
     table: Table
@@ -140,6 +140,7 @@ class Inputs:
     verified: Verified | None = None
     losses: TableLosses = NO_LOSSES
     copy_losses: TableLosses = NO_LOSSES
+    ended: Mapping[str, datetime] = field(default_factory=dict)
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by gating checks: a cache, because each question of a round needs them
@@ -241,6 +242,14 @@ def is_claim_valid(certificate: Certificate, inputs: Inputs, cut: datetime) -> b
     if claimed is None or claimed < cut:
         return False
     return failed is None or certificate.issued > failed
+
+
+def rests_on_ended_waiver(certificate: Certificate, inputs: Inputs, gating: frozenset[str]) -> bool:
+    """Whether what blocks now was waived when *certificate* was issued."""
+    if not inputs.ended:
+        return False
+    given = (inputs.ended.get(one.id) for one in find_blocks(inputs, gating) if one.id)
+    return any(at is not None and at <= certificate.issued for at in given)
 
 
 def compared_since(inputs: Inputs) -> datetime | None:

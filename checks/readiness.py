@@ -21,6 +21,7 @@ from checks.blocks import (
     is_claim_valid,
     loss_checks,
     pause_reasons,
+    rests_on_ended_waiver,
     unchecked_reasons,
     undecided_checks,
     unlogged_reasons,
@@ -282,7 +283,8 @@ def _is_accepted(certificate: Certificate, inputs: Inputs, policy: ReadinessPoli
         return False  # a source was added to the config since, perhaps again
     if policy.checks is CheckNeed.REQUIRED and loss_checks(policy.gating) <= {*certificate.unknown}:
         return False
-    return not inputs.weak_order and given.ordering.strength >= inputs.accepted.strength
+    ordered = not inputs.weak_order and given.ordering.strength >= inputs.accepted.strength
+    return ordered and not rests_on_ended_waiver(certificate, inputs, policy.gating)
 
 
 def _is_of_wrong_image(revoked: Certificate | None, found: Evidence | None) -> bool:

@@ -194,6 +194,7 @@ class RoundFacts:
     holds: Mapping[str, tuple[Hold, ...]]
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     losses: Mapping[str, TableLosses] = field(default_factory=dict)
+    ended: Mapping[str, datetime] = field(default_factory=dict)
 
     def holds_of(self, table: Table) -> Iterator[Hold]:
         """Yield the holds of all sources, which are few, and those of *table*."""
@@ -221,6 +222,7 @@ class Assessor:
     losses: Callable[[], Mapping[str, TableLosses]] = dict
     copy_losses: Callable[[str, str], TableLosses] = lambda _table, _copy: NO_LOSSES
     gains_shard: Callable[[str], bool] = lambda _: False
+    ended: Callable[[], Mapping[str, datetime]] = dict
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _counted: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
@@ -245,7 +247,8 @@ class Assessor:
                 tables[hold.subject] = (*tables.get(hold.subject, ()), hold)
         waived, residuals = self.waived(), self.residuals()
         pauses, losses = self.pauses(at), self.losses()
-        return RoundFacts(at, waived, residuals, tuple(sources), tables, pauses, losses)
+        fields = (tuple(sources), tables, pauses, losses, self.ended())
+        return RoundFacts(at, waived, residuals, *fields)
 
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Return everything known about *table* at the time of *facts*; revokes certificates."""
@@ -283,6 +286,7 @@ class Assessor:
             bad_until=self.rulings.bad_until(table.name),
             verified=self.rulings.verified(table.name),
             losses=facts.losses.get(table.name, NO_LOSSES),
+            ended=facts.ended,
         )
 
     def copied(self, copy: str, inputs: Inputs, look: Sampling) -> Inputs:

@@ -15,7 +15,7 @@ from checks.readiness import Rule
 from monitor.gate import Decision, GateQuestion
 from monitor.store.alerts import Waiver
 from monitor.web import deps
-from pipeline.checkpoint import Quarantine
+from pipeline.checkpoint import Gap, Quarantine
 from pipeline.lags.lag import MOVING
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import (
@@ -771,6 +771,43 @@ def test_f103_a_waiver_ends_when_its_time_is_over(healthy: Rig) -> None:
     healthy.round()
 
     assert healthy.ask(cut=DAY)[0] == 409
+
+
+def lose_offsets(rig: Rig) -> str:
+    gap = Gap("t:0:5@1", "t", 0, 5, 9, "retention", shards=(f"shop/{USERS}",), batch=1)
+    rig.set_checkpoint(gaps={gap.id: gap})
+    return gap.id
+
+
+def lose_base(rig: Rig) -> str:
+    rig.set_checkpoint(bases={})
+    return f"no_base:shop/{USERS}@0"
+
+
+@pytest.mark.parametrize("until", [None, 60], ids=["withdrawn", "over"])
+@pytest.mark.parametrize("lose", [lose_offsets, lose_base])
+@pytest.mark.parametrize("stage", ["mirror", "landed"])
+def test_a_certificate_from_under_a_waiver_does_not_answer_after_its_end(
+    healthy: Rig, lose: Callable[[Rig], str], until: int | None, stage: str
+) -> None:
+    issued_before = healthy.ask(cut=DAY, stage=stage)[0]
+    healthy.second()
+    id_ = lose(healthy)
+    end = None if until is None else healthy.now + timedelta(seconds=until)
+    healthy.store.waivers.add(Waiver(id_, "no rows are missing", "me", healthy.now, end))
+    healthy.second(2)
+    waived = healthy.ask(cut=EARLIER, stage=stage)[0]
+    healthy.second(until or 2)
+    if until is None:
+        healthy.store.waivers.withdraw(id_, who="me", why="rows are missing", at=healthy.now)
+    healthy.second(2)
+
+    after, kept = healthy.ask(cut=EARLIER, stage=stage)[0], healthy.ask(cut=DAY, stage=stage)[0]
+    healthy.store.waivers.add(Waiver(id_, "they are back", "me", healthy.now))
+    healthy.second(2)
+
+    assert (issued_before, waived, after, kept) == (200, 200, 409, 200)
+    assert healthy.ask(cut=EARLIER, stage=stage)[0] == 200
 
 
 def test_f103_a_waiver_ends_when_its_check_passes_and_the_same_row_lost_again_blocks(
