@@ -245,10 +245,12 @@ def is_claim_valid(certificate: Certificate, inputs: Inputs, cut: datetime) -> b
 
 
 def rests_on_ended_waiver(certificate: Certificate, inputs: Inputs, gating: frozenset[str]) -> bool:
-    """Whether what blocks now was waived when *certificate* was issued."""
+    """Whether what blocks now, or makes it UNKNOWN, was waived when *certificate* was issued."""
     if not inputs.ended:
         return False
-    given = (inputs.ended.get(one.id) for one in find_blocks(inputs, gating) if one.id)
+    doubts = (*unlogged_reasons(inputs.table, inputs.unproven), *inputs.clocks)
+    found = {one.id for one in (*find_blocks(inputs, gating), *doubts)} - inputs.waived
+    given = (inputs.ended.get(id_) for id_ in found)
     return any(at is not None and at <= certificate.issued for at in given)
 
 

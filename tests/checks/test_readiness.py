@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.blocks import Inputs, compared_since
+from checks.blocks import Inputs, compared_since, unlogged_reasons
 from checks.certificate import Certificate, revoke_failed
 from checks.ledger import TableLosses
 from checks.model import Outcome, Reason, Ruling, Verdict, Verified
@@ -658,6 +658,31 @@ def test_no_certificate_answers_for_a_source_that_the_table_did_not_have(
         ReadinessState.UNKNOWN,
         ["no_heartbeat"],
     )
+
+
+CASCADE = "rows changed by foreign keys are in no log"
+BACK = Reason("clock", "the clocks went back", "clock:shop:9")
+
+
+@pytest.mark.parametrize(
+    ("doubt", "id_"),
+    [
+        pytest.param({"unproven": CASCADE}, unlogged_reasons(TABLE, CASCADE)[0].id, id="cascade"),
+        pytest.param({"clocks": (BACK,)}, BACK.id, id="clocks"),
+    ],
+)
+def test_no_certificate_answers_that_was_issued_under_a_waiver_that_has_ended(
+    doubt: dict[str, Any], id_: str
+) -> None:
+    given = issued()
+    before, later = NOW - SECOND, NOW + SECOND
+
+    under = assess(MIRROR, inputs(**doubt, ended={id_: before}), BOTH, certificate=given)
+    earlier = assess(MIRROR, inputs(**doubt, ended={id_: later}), BOTH, certificate=given)
+    over = assess(MIRROR, inputs(ended={id_: before}), BOTH, certificate=given)
+
+    assert (under.state, under.certificate) == (ReadinessState.UNKNOWN, None)
+    assert [one.certificate for one in (earlier, over)] == [given, given]
 
 
 def test_a_certificate_answers_for_a_table_that_has_one_source_less() -> None:
