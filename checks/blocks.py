@@ -116,7 +116,7 @@ class Inputs:
     ``pause`` is set while a person pauses its merges.  ``bad_until`` maps each check to the end of
     its last FAIL.  ``verified`` is what was compared with the source; None while no check has
     reported it.  ``losses`` are the residuals of its ledger, ``copy_losses`` those of the copy in
-    question.  ``ended`` maps the ids of waivers that have ended to when each was given.
+    question.
     """
 
     table: Table
@@ -140,7 +140,6 @@ class Inputs:
     verified: Verified | None = None
     losses: TableLosses = NO_LOSSES
     copy_losses: TableLosses = NO_LOSSES
-    ended: Mapping[str, datetime] = field(default_factory=dict)
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by gating checks: a cache, because each question of a round needs them
@@ -244,14 +243,33 @@ def is_claim_valid(certificate: Certificate, inputs: Inputs, cut: datetime) -> b
     return failed is None or certificate.issued > failed
 
 
-def rests_on_ended_waiver(certificate: Certificate, inputs: Inputs, gating: frozenset[str]) -> bool:
-    """Whether what blocks now, or makes it UNKNOWN, was waived when *certificate* was issued."""
-    if not inputs.ended:
-        return False
+def find_unwaived(inputs: Inputs, gating: frozenset[str]) -> frozenset[str]:
+    """Return the ids of what blocks the table now, or makes it UNKNOWN, and is not waived."""
     doubts = (*unlogged_reasons(inputs.table, inputs.unproven), *inputs.clocks)
-    found = {one.id for one in (*find_blocks(inputs, gating), *doubts)} - inputs.waived
-    given = (inputs.ended.get(id_) for id_ in found)
-    return any(at is not None and at <= certificate.issued for at in given)
+    found = {one.id for one in (*find_blocks(inputs, gating), *doubts)}
+    return frozenset(found - inputs.waived - {""})
+
+
+def find_waived(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
+    """Return the ids of what would block a ready table, or make it UNKNOWN, without a waiver.
+
+    So do all waivers of a clock of its sources: what they are of is not in the inputs.
+    """
+    if not inputs.waived:
+        return ()
+    clocks = tuple(f"clock:{source}:" for source in inputs.table.sources)
+    found = {id_ for id_ in inputs.waived if id_.startswith(clocks)}
+    return tuple(sorted(found | find_unwaived(replace(inputs, waived=frozenset()), gating)))
+
+
+def landed_sources(inputs: Inputs) -> set[str]:
+    """The sources of the shards from which something has landed; of all, if that is unknown."""
+    checkpoint = inputs.samples.checkpoint
+    if isinstance(checkpoint, Missing):
+        return {*inputs.table.sources}
+    known = checkpoint.value
+    shards = inputs.table.shards
+    return {one.source for one in shards if one in known.shards or one in known.bases}
 
 
 def compared_since(inputs: Inputs) -> datetime | None:

@@ -8,6 +8,7 @@ of a gating check revokes it too, and so does a heartbeat whose time proved wron
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -36,6 +37,7 @@ class Evidence:
     positions proves less.
     ``verified_through``: each row changed before then had been compared with its source; None
     except for `mirror`.
+    ``waived`` are the ids of what would have blocked it, or made it UNKNOWN, without a waiver.
     """
 
     fences: tuple[Fence, ...]
@@ -49,6 +51,7 @@ class Evidence:
     copy: str = ""
     ordering: Ordering = Ordering.LOG
     verified_through: datetime | None = None
+    waived: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,44 @@ def revoke_failed(
         and one.revoked is None
         and not (last_pass and _covered(one, last_pass))
     )
+
+
+MOST_IDS = 3  # ids in the reason of a revocation
+WAIVER_ENDED = "a waiver that it rests on has ended: "
+
+
+def revoke_waived(
+    certificates: Iterable[Certificate], blocking: AbstractSet[str], at: datetime
+) -> tuple[Certificate, ...]:
+    """Return the certificates that rest on a waiver of what is *blocking* now, marked as revoked.
+
+    *blocking* are ids of reasons that are not waived. Once they no longer block, perhaps because a
+    new base has read the rows, the version of such a certificate still does not have them.
+    """
+    valid = (one for one in certificates if one.revoked is None)
+    ended = ((one, [id_ for id_ in one.evidence.waived if id_ in blocking]) for one in valid)
+    return tuple(
+        replace(one, revoked=at, why=f"{WAIVER_ENDED}{', '.join(ids[:MOST_IDS])}")
+        for one, ids in ended
+        if ids
+    )
+
+
+def is_of_wrong_image(
+    revoked: Certificate | None, found: Evidence | None, waived: frozenset[str]
+) -> bool:
+    """Whether the revoked certificate belongs to the image that still exists.
+
+    A repair changes the mirror, and never an older version of it; a corrected image rests on a
+    later batch. An image that was ready under a waiver is so again once that is *waived* again.
+    """
+    if revoked is None or found is None or revoked.stage is not Stage.IMAGE:
+        return False
+    before = revoked.evidence
+    if revoked.why.startswith(WAIVER_ENDED) and waived.issuperset(before.waived):
+        return False
+    same = (before.mirror, before.version) == (found.mirror, found.version)
+    return same and before.batch == found.batch
 
 
 def revoke_lost(

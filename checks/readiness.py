@@ -18,17 +18,19 @@ from enum import StrEnum
 from checks.blocks import (
     Inputs,
     find_shown_blocks,
+    find_unwaived,
+    find_waived,
     is_claim_valid,
+    landed_sources,
     loss_checks,
     pause_reasons,
-    rests_on_ended_waiver,
     unchecked_reasons,
     undecided_checks,
     unlogged_reasons,
     unverified_reasons,
     verified_through,
 )
-from checks.certificate import Certificate, Evidence, certify
+from checks.certificate import Certificate, Evidence, certify, is_of_wrong_image
 from checks.model import Outcome, Reason
 from checks.ordering import weaker_proof_reasons
 from checks.proof import (
@@ -172,7 +174,6 @@ def assess(
     """
     now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
     state, reasons = _decide_state(question, inputs, policy, summed, proof)
-    unknown = undecided_checks(inputs, policy.gating)
     accepted = certificate is not None and _is_accepted(certificate, inputs, policy)
     if question.verified and certificate is not None:
         accepted = accepted and is_claim_valid(certificate, inputs, question.cut)
@@ -180,8 +181,10 @@ def assess(
         state, reasons = _answer_by_certificate(certificate, _strange(question, inputs), reasons)
         if again := resent_reasons(inputs.table, question.stage, inputs.samples):
             state, reasons = ReadinessState.NOT_READY, again
-    elif state is ReadinessState.READY and not _is_of_wrong_image(certificate, proof.evidence):
-        certificate = _certificate(question, inputs, proof.evidence, unknown)
+    elif state is ReadinessState.READY and not is_of_wrong_image(
+        certificate, proof.evidence, inputs.waived
+    ):
+        certificate = _certificate(question, inputs, policy, proof.evidence)
     elif certificate and certificate.revoked is not None:
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
     if state is ReadinessState.READY and certificate is not None:
@@ -277,27 +280,17 @@ def _answer_by_certificate(
 
 
 def _is_accepted(certificate: Certificate, inputs: Inputs, policy: ReadinessPolicy) -> bool:
-    """Whether the config accepts its sources, its ordering and its checks, now and when issued."""
+    """Whether the config accepts its sources, ordering and checks, now and when it was issued.
+
+    No waiver that it rests on may have ended.
+    """
     given = certificate.evidence
-    if not {*inputs.table.sources} <= {fence.source for fence in given.fences}:
+    if not landed_sources(inputs) <= {fence.source for fence in given.fences}:
         return False  # a source was added to the config since, perhaps again
     if policy.checks is CheckNeed.REQUIRED and loss_checks(policy.gating) <= {*certificate.unknown}:
         return False
     ordered = not inputs.weak_order and given.ordering.strength >= inputs.accepted.strength
-    return ordered and not rests_on_ended_waiver(certificate, inputs, policy.gating)
-
-
-def _is_of_wrong_image(revoked: Certificate | None, found: Evidence | None) -> bool:
-    """Whether the revoked certificate belongs to the image that still exists.
-
-    A repair changes the mirror, and never an older version of it; a corrected image rests on a
-    later batch.
-    """
-    if revoked is None or found is None or revoked.stage is not Stage.IMAGE:
-        return False
-    before = revoked.evidence
-    same = (before.mirror, before.version) == (found.mirror, found.version)
-    return same and before.batch == found.batch
+    return ordered and not find_unwaived(inputs, policy.gating) & {*given.waived}
 
 
 def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
@@ -323,7 +316,7 @@ def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
 
 
 def _certificate(
-    question: Question, inputs: Inputs, evidence: Evidence | None, unknown: tuple[str, ...]
+    question: Question, inputs: Inputs, policy: ReadinessPolicy, evidence: Evidence | None
 ) -> Certificate | None:
     checkpoint = inputs.samples.checkpoint
     if evidence is None or isinstance(checkpoint, Missing):
@@ -335,6 +328,7 @@ def _certificate(
         ordering=inputs.ordering,
         copy=question.copy,
         verified_through=verified_through(inputs) if question.stage is Stage.MIRROR else None,
+        waived=find_waived(inputs, policy.gating),
     )
     return certify(
         inputs.table.name,
@@ -342,7 +336,7 @@ def _certificate(
         question.cut,
         issued=inputs.lags.at,
         evidence=evidence,
-        unknown=unknown,
+        unknown=undecided_checks(inputs, policy.gating),
     )
 
 

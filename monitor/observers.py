@@ -169,7 +169,6 @@ class Observers:
             unproven=UnloggedChanges(self.census.unproven, self.store.memory, self.clock).unproven,
             unlisted=self.roster.unlisted,
             gains_shard=self.roster.gains_shard,
-            ended=self.store.waivers.ended,
             doubts=self.clocks.reasons,
             clock=self.clock,
             orderings=self.orderings,

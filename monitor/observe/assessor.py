@@ -20,8 +20,8 @@ from types import MappingProxyType
 
 import structlog
 
-from checks.blocks import Inputs, Pause, find_copy_losses
-from checks.certificate import CertificateBasis, revoke_lost
+from checks.blocks import Inputs, Pause, find_copy_losses, find_unwaived
+from checks.certificate import CertificateBasis, revoke_lost, revoke_waived
 from checks.ledger import NO_LOSSES, TableLosses
 from checks.model import Reason
 from checks.ordering import (
@@ -48,6 +48,7 @@ from monitor.store.holds import HoldRegistry
 from pipeline.apply.foreign_commits import foreign_hold
 from pipeline.checkpoint import Checkpoint
 from pipeline.copies.copy import CopyPosition
+from pipeline.errors import UnreachableError
 from pipeline.lags.lag import Lags, measure_lags
 from pipeline.lags.lag import measure_copy as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
@@ -69,6 +70,7 @@ class CertificateRevocation:
     _newest: dict[str, int] = field(default_factory=dict)  # number of the newest look
     _when: dict[str, datetime] = field(default_factory=dict)  # time of the newest look
     _ruled: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
+    _blocking: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def take_back(
         self,
@@ -104,6 +106,22 @@ class CertificateRevocation:
             count = self.certificates.revoke(gone)
             log.warning("certificates_revoked", table=table, count=count, why=gone[0].why)
         self._ground[table] = now if before is None else _known(now, before)
+
+    def take_back_waived(self, table: str, blocking: frozenset[str], at: datetime) -> None:
+        """Revoke the certificates of *table* that rest on a waiver of what is *blocking* now.
+
+        While the store cannot be written, no such certificate is accepted, and the next round
+        revokes it.
+        """
+        if not blocking <= self._blocking.get(table, frozenset()):
+            gone = revoke_waived(self.certificates.holding(table), blocking, at)
+            try:
+                count = self.certificates.revoke(gone)
+            except UnreachableError:
+                return
+            if gone:
+                log.warning("certificates_revoked", table=table, count=count, why=gone[0].why)
+        self._blocking[table] = blocking
 
 
 def _find_rule_changes(look: Sampling) -> dict[str, int]:
@@ -194,7 +212,6 @@ class RoundFacts:
     holds: Mapping[str, tuple[Hold, ...]]
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     losses: Mapping[str, TableLosses] = field(default_factory=dict)
-    ended: Mapping[str, datetime] = field(default_factory=dict)
 
     def holds_of(self, table: Table) -> Iterator[Hold]:
         """Yield the holds of all sources, which are few, and those of *table*."""
@@ -222,7 +239,6 @@ class Assessor:
     losses: Callable[[], Mapping[str, TableLosses]] = dict
     copy_losses: Callable[[str, str], TableLosses] = lambda _table, _copy: NO_LOSSES
     gains_shard: Callable[[str], bool] = lambda _: False
-    ended: Callable[[], Mapping[str, datetime]] = dict
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _counted: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
@@ -247,8 +263,7 @@ class Assessor:
                 tables[hold.subject] = (*tables.get(hold.subject, ()), hold)
         waived, residuals = self.waived(), self.residuals()
         pauses, losses = self.pauses(at), self.losses()
-        fields = (tuple(sources), tables, pauses, losses, self.ended())
-        return RoundFacts(at, waived, residuals, *fields)
+        return RoundFacts(at, waived, residuals, tuple(sources), tables, pauses, losses)
 
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Return everything known about *table* at the time of *facts*; revokes certificates."""
@@ -260,7 +275,7 @@ class Assessor:
         counts = {} if isinstance(checkpoint, Missing) else self._partitions(checkpoint.value)
         earlier = None if doubts else self._earlier.get(table.name)
         topics, statements = self._named_topics(table)
-        return Inputs(
+        inputs = Inputs(
             table=table,
             samples=samples,
             lags=measure_lags(table, samples, facts.at, earlier),
@@ -286,8 +301,10 @@ class Assessor:
             bad_until=self.rulings.bad_until(table.name),
             verified=self.rulings.verified(table.name),
             losses=facts.losses.get(table.name, NO_LOSSES),
-            ended=facts.ended,
         )
+        blocking = find_unwaived(inputs, self.policy.gating)
+        self._forfeits.take_back_waived(table.name, blocking, facts.at)
+        return inputs
 
     def copied(self, copy: str, inputs: Inputs, look: Sampling) -> Inputs:
         """Return the inputs of a *copy* of the table: its position takes the mirror's place."""

@@ -402,7 +402,6 @@ class Rig:
             self.store.ledger.losses,
             self.store.ledger.copy_losses,
             self.roster.gains_shard,
-            self.store.waivers.ended,
         )
 
     def api(self) -> FastAPI:

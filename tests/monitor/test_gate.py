@@ -784,7 +784,7 @@ def lose_base(rig: Rig) -> str:
     return f"no_base:shop/{USERS}@0"
 
 
-@pytest.mark.parametrize("until", [None, 60], ids=["withdrawn", "over"])
+@pytest.mark.parametrize("until", [None, 3], ids=["withdrawn", "over"])
 @pytest.mark.parametrize("lose", [lose_offsets, lose_base])
 @pytest.mark.parametrize("stage", ["mirror", "landed"])
 def test_a_certificate_from_under_a_waiver_does_not_answer_after_its_end(
@@ -800,14 +800,59 @@ def test_a_certificate_from_under_a_waiver_does_not_answer_after_its_end(
     healthy.second(until or 2)
     if until is None:
         healthy.store.waivers.withdraw(id_, who="me", why="rows are missing", at=healthy.now)
-    healthy.second(2)
+    healthy.second()
 
     after, kept = healthy.ask(cut=EARLIER, stage=stage)[0], healthy.ask(cut=DAY, stage=stage)[0]
     healthy.store.waivers.add(Waiver(id_, "they are back", "me", healthy.now))
-    healthy.second(2)
+    healthy.second()
 
     assert (issued_before, waived, after, kept) == (200, 200, 409, 200)
     assert healthy.ask(cut=EARLIER, stage=stage)[0] == 200
+
+
+@pytest.mark.parametrize("again", ["longer", "anew"])
+def test_a_waiver_that_is_given_twice_holds_certificates_no_longer_than_once(
+    healthy: Rig, again: str
+) -> None:
+    healthy.second()
+    id_ = lose_base(healthy)
+    first = Waiver(id_, "no rows are missing", "me", healthy.now, healthy.now + timedelta(hours=1))
+    healthy.store.waivers.add(first)
+    healthy.second()
+    waived = healthy.ask(cut=EARLIER)[0]
+    healthy.second()
+    if again == "anew":
+        healthy.store.waivers.withdraw(id_, who="me", why="to be sure", at=healthy.now)
+    healthy.store.waivers.add(Waiver(id_, "no rows are missing", "me", healthy.now))
+    healthy.second()
+    healthy.store.waivers.withdraw(id_, who="me", why="rows are missing", at=healthy.now)
+    healthy.second()
+
+    assert (waived, healthy.ask(cut=EARLIER)[0]) == (200, 409)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["waiver kept", "waiver withdrawn"])
+def test_a_new_base_gives_no_rows_to_the_version_that_was_certified_under_a_waiver(
+    healthy: Rig, *, kept: bool
+) -> None:
+    healthy.second()
+    id_ = lose_offsets(healthy)
+    healthy.store.waivers.add(Waiver(id_, "no rows are missing", "me", healthy.now))
+    healthy.second()
+    under = healthy.ask(cut=EARLIER)[1]["tables"][0]["certificate"]
+    if not kept:
+        healthy.store.waivers.withdraw(id_, who="me", why="rows are missing", at=healthy.now)
+        healthy.watch()
+    healthy.write_heartbeat()
+    healthy.land()
+    healthy.set_checkpoint(gaps={})
+    healthy.apply()
+    healthy.second()
+
+    status, answer = healthy.ask(cut=EARLIER)
+
+    assert status == 200
+    assert (answer["tables"][0]["certificate"] == under) == kept
 
 
 def test_f103_a_waiver_ends_when_its_check_passes_and_the_same_row_lost_again_blocks(
