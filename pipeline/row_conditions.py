@@ -132,7 +132,7 @@ def _is_comparison(text: str) -> bool:
     if not all(_is_name(one["quoted"] or "") for one in _TOKEN.finditer(text)):
         return False
     called = set[int]()
-    for node in ast.walk(_parse(text)):  # a call comes before the names in it
+    for node in ast.walk(_parse(text, _unused_name(text))):  # a call comes before the names in it
         if isinstance(node, ast.Call) and _is_known_call(node):
             called |= {id(one) for one in ast.walk(node.func)}
         elif id(node) not in called and not _is_part_of_comparison(node):
@@ -140,10 +140,18 @@ def _is_comparison(text: str) -> bool:
     return True
 
 
-def _parse(text: str) -> ast.Expression:
-    """Parse a condition of pandas; each name in backticks becomes `quoted`."""
-    named = _TOKEN.sub(lambda one: "quoted" if one["quoted"] else one.group(), text)
+def _parse(text: str, quoted: str) -> ast.Expression:
+    """Parse a condition of pandas; each name in backticks becomes *quoted*."""
+    named = _TOKEN.sub(lambda one: quoted if one["quoted"] else one.group(), text)
     return ast.parse(named, mode="eval")
+
+
+def _unused_name(text: str) -> str:
+    """Return a name that *text* does not have, also when Python has normalized its names."""
+    name, known = "quoted", normalize("NFKC", text)
+    while name in known:
+        name += "_"
+    return name
 
 
 def list_condition_columns(condition: Any) -> Iterator[str]:
@@ -160,14 +168,11 @@ def list_condition_columns(condition: Any) -> Iterator[str]:
         if own := _OWN.fullmatch(text):
             yield own["column"]
             return
-        quoted = [one["quoted"] for one in _TOKEN.finditer(text) if one["quoted"]]
-        yield from quoted
-        nodes = list(ast.walk(_parse(text)))
+        yield from (one["quoted"] for one in _TOKEN.finditer(text) if one["quoted"])
+        nodes = list(ast.walk(_parse(text, unused := _unused_name(text))))
         called = {id(one.func) for one in nodes if isinstance(one, ast.Call)}
         for node in nodes:
-            if not isinstance(node, ast.Name) or id(node) in called:
-                continue
-            if not quoted or node.id != "quoted":
+            if isinstance(node, ast.Name) and id(node) not in called and node.id != unused:
                 yield node.id
 
 

@@ -138,6 +138,8 @@ def test_an_empty_row_condition_is_refused() -> None:
         ("quantiy > 70", ["quantiy"]),
         ("`a b` == 'c' and not d.isnull() or (e in [1, f])", ["a b", "e", "f", "d"]),
         ("`a b` > quoted_", ["a b", "quoted_"]),
+        ("`a b` > quoted and \uff51uoted_ == quoted", ["a b", "quoted", "quoted", "quoted_"]),
+        ("`quoted` > 1", ["quoted"]),
         ("text.str.len() > 3 and day == date('2026-01-01')", ["text", "day"]),
         ("flag == True and text != 'True'", ["flag", "text"]),
         ('col("at").notNull()', ["at"]),
