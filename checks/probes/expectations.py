@@ -126,6 +126,16 @@ class Content:
         """Number of expectations that are not met."""
         return float(_count_expectations(look.unmet_or_info for look in self.looks))
 
+    @property
+    def is_unmet(self) -> bool:
+        """Whether an expectation with a severity above `info` is not met."""
+        return any(look.unmet for look in self.looks)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether an expectation could not be evaluated."""
+        return any(one.met is None for one in self.results)
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -264,7 +274,7 @@ class Expectations:
         seen = _recall(table, world, state, mirror.batch)
         round_ = Round(table, world, suite, state)
         if seen is None:
-            return self._look_at_whole(round_)
+            return self._look_at_whole(round_)[0]
         if seen.is_whole_due(self.whole_every, world.now):
             return self._look_at_due_whole(round_, seen)
         return self._look_at_changes(round_, seen)
@@ -292,27 +302,39 @@ class Expectations:
         yield from list_suites(self.suites, table)
 
     def _look_at_due_whole(self, round_: "Round", seen: Seen) -> Content | NotYet:
-        """Look at the whole; while that fails, what changed rows do not meet still counts."""
+        """Look at the whole; until it is evaluated, what changed rows do not meet still counts."""
+        whole: Content | NotYet | SluiceError
         try:
-            return self._look_at_whole(round_)
-        except SluiceError:
+            whole, batch = self._look_at_whole(round_)
+        except SluiceError as error:
+            whole, batch = error, seen.batch
+        if isinstance(whole, Content):
+            if seen.is_open and batch < seen.batch and not whole.is_unmet:
+                return NotYet("rows that changed after the look at the whole are evaluated next")
+            return whole
+        found: Content | NotYet | None = None
+        with suppress(SluiceError):  # the error of the whole is told, or that it is awaited
             found = self._look_at_changes(round_, seen)
-            if isinstance(found, Content) and found.looks[0].unmet:
-                return found
-            if isinstance(found, NotYet) and seen.is_open:
-                return found  # the last verdict stays
-            raise
+        is_awaited = isinstance(whole, NotYet)
+        if isinstance(found, Content) and (found.is_unmet or (is_awaited and found.is_broken)):
+            return found
+        if isinstance(found, NotYet) and (seen.is_open or seen.whole.unmet):
+            return found  # the last verdict stays
+        if isinstance(whole, SluiceError):
+            raise whole
+        return whole
 
-    def _look_at_whole(self, round_: "Round") -> Content | NotYet:
+    def _look_at_whole(self, round_: "Round") -> tuple[Content | NotYet, int]:
+        """Evaluate all rows; also return the batch through which they were read."""
         look, batch = self._look(round_, round_.suite, None)
         if isinstance(look, NotYet):
-            return look
+            return look, batch
         if not look.rows and not split_expectations(round_.suite)[1]:
-            return _forget(round_.table, round_.world, "the mirror is empty")
+            return _forget(round_.table, round_.world, "the mirror is empty"), batch
         found = replace(look, results=tuple(one for one in look.results if one.met is not True))
         round_.remember(Seen(round_.state, batch, batch, found, round_.world.now))
         round_.keep_results(round_.suite, look, batch)
-        return Content((look,))
+        return Content((look,)), batch
 
     def _look_at_changes(self, round_: "Round", seen: Seen) -> Content | NotYet:
         if seen.batch == round_.mirror.batch:

@@ -510,6 +510,139 @@ def test_changed_rows_are_looked_at_while_the_look_at_the_whole_fails(
     assert (whole.outcome, "all 3 rows" in whole.reason) == (Outcome.PASS, True)
 
 
+def wait_for_whole(world: RowsWorld, probe: Expectations) -> SuiteLook:
+    """Rows 1 to 3 were good; a day later Spark evaluates them."""
+    world.merge(1)
+    judge_suite(probe, world)
+    world.time += timedelta(days=1)
+    world.merge(2)
+    world.merge(3)
+    assert look(probe, world) == "Spark evaluates it: there are more than 2 rows"
+    return world.spark.asked[-1]
+
+
+def answer_met(asked: SuiteLook, rows: int) -> SuiteAnswer:
+    return SuiteAnswer(asked.batch, rows, (ExpectationResult("", True, rows=rows),))
+
+
+def test_changed_rows_are_looked_at_while_spark_evaluates_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evaluate_by_fakes(monkeypatch)
+    world, probe = RowsWorld(), replace(NO_NULL, rows=2)
+    asked = wait_for_whole(world, probe)
+    world.merge(2, email=None)
+    bad = judge_suite(probe, world)
+    unchanged = look(probe, world)
+    world.spark.found = answer_met(asked, 3)
+    late = look(probe, world)
+    world.spark.found = None
+    again = judge_suite(probe, world)
+    world.merge(2)
+
+    assert (bad.outcome, bad.keys) == (Outcome.FAIL, (f"{ONE}:2",))
+    assert unchanged == "nothing was merged since the last look"
+    assert late == "rows that changed after the look at the whole are evaluated next"
+    assert (again.outcome, again.keys) == (Outcome.FAIL, (f"{ONE}:2",))
+    assert "looked at 1 row changed after batch 3" in again.reason
+    assert judge_suite(probe, world).outcome is Outcome.PASS
+    assert world.spark.asked == [asked]
+
+
+def test_good_rows_that_changed_while_spark_evaluates_the_whole_are_looked_at_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken, (world, probe) = evaluate_by_fakes(monkeypatch), (RowsWorld(), replace(NO_NULL, rows=2))
+    asked = wait_for_whole(world, probe)
+    world.merge(4)
+    good = look(probe, world)
+    world.spark.found = answer_met(asked, 3)
+    whole = judge_suite(probe, world)
+    world.spark.found = None
+    after = judge_suite(probe, world)
+
+    assert (good, taken) == ("Spark evaluates it", [1, 2, 1, 1])
+    assert [one.outcome for one in (whole, after)] == [Outcome.PASS, Outcome.PASS]
+    assert "all 3 rows" in whole.reason
+    assert "1 row changed after batch 3" in after.reason
+
+
+def test_a_changed_row_that_cannot_be_evaluated_is_unknown_while_spark_evaluates_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evaluate_by_fakes(monkeypatch)
+    world, probe = RowsWorld(), replace(NO_NULL, rows=2)
+    wait_for_whole(world, probe)
+    broken = ExpectationResult("not evaluated", None)
+    monkeypatch.setattr(probe_module, "evaluate_rows", lambda *_: (broken,))
+    world.merge(2)
+
+    assert judge_suite(probe, world).outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("failure", ["", "Spark did not evaluate shop.orders"])
+def test_changes_that_cannot_be_read_hide_nothing_about_the_whole(
+    monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    evaluate_by_fakes(monkeypatch)
+    world, probe = RowsWorld(), replace(NO_NULL, rows=2)
+    wait_for_whole(world, probe)
+    world.merge(2)
+    world.spark.failure = failure
+
+    def refuse(*_: Any) -> None:
+        raise ProofError("a file of the mirror is unreadable")
+
+    monkeypatch.setattr(RowsMirror, "rows_after", refuse)
+
+    if failure:
+        with pytest.raises(ProofError, match=failure):
+            look(probe, world)
+    else:
+        assert look(probe, world) == "Spark evaluates it"
+
+
+def test_what_the_whole_did_not_meet_stays_while_the_next_look_at_it_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evaluate_by_fakes(monkeypatch)
+    world, probe = RowsWorld(), replace(NO_NULL, rows=2)
+    world.merge(1, email=None)
+    for id_ in (2, 3):
+        world.merge(id_)
+    first = look_with_spark(probe, world)
+    world.time += timedelta(hours=1)
+    world.spark.failure = "Spark did not evaluate shop.orders"
+    unchanged = look(probe, world)
+    world.merge(3)
+    changed = judge_suite(probe, world)
+
+    assert isinstance(first, Ruling)
+    assert (first.outcome, first.keys) == (Outcome.FAIL, (f"{ONE}:1",))
+    assert unchanged == "nothing was merged since the last look"
+    assert (changed.outcome, changed.keys) == (Outcome.FAIL, (f"{ONE}:1",))
+
+
+def test_the_first_look_at_the_whole_waits_for_spark_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken, (world, probe) = evaluate_by_fakes(monkeypatch), (RowsWorld(), replace(NO_NULL, rows=1))
+    world.merge(1)
+    world.merge(2)
+    asked = look(probe, world)
+    world.merge(3, email=None)
+    waits = look(probe, world)
+    world.spark.failure = "Spark did not evaluate shop.orders"
+
+    with pytest.raises(ProofError, match=world.spark.failure):
+        look(probe, world)
+    assert (asked, waits) == (
+        "Spark evaluates it: there are more than 1 rows",
+        "Spark evaluates it",
+    )
+    assert taken == []
+
+
 @THOROUGH
 def test_duplicates_are_found_in_the_whole_only(world: RowsWorld) -> None:
     probe = Expectations((expect(UNIQUE, column="email"),))
