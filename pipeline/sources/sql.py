@@ -47,7 +47,7 @@ from pipeline.sources.source import Limits, Range, await_head, read_limits
 
 IDS_AT_ONCE = 500  # ids in one statement
 DIGESTS_AT_ONCE = 20_000  # digests of columns in one answer
-MOST_RECEIVED = 2**30  # bytes of the values of one answer to `SqlSession.rows`
+MOST_RECEIVED = 2**30  # bytes of one answer as received
 STATEMENT = 200  # characters of a statement in a message
 MOST_KEPT = 2**31  # bytes of the objects of one answer to `SqlSession.ask`: 1,000,000 columns
 
@@ -155,7 +155,10 @@ class SqlSession(ABC):
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """The connection for one statement; errors of the driver are translated."""
+        """The connection for one statement; errors of the driver are translated.
+
+        Any error in the block disconnects: the rest of an answer may still be on its way.
+        """
         with self._lock:
             try:
                 if self._connection is None:
@@ -167,6 +170,9 @@ class SqlSession(ABC):
                     found.sent = self._connection is not None
                 self.close()
                 raise found from error
+            except BaseException:  # such as a lack of memory, or Ctrl-C
+                self.close()
+                raise
 
     @property
     def where(self) -> str:

@@ -4,7 +4,8 @@ The server enforces a time limit on each statement, and the client on each answe
 and row reads are rejected while too many statements run. A read from which row-level security
 would hide rows is rejected too. A failed connection is dropped and never reused: the next use
 connects again, so no answer can belong to an earlier statement. Rows are received in chunks, and
-the size of an answer is bounded: a server may send rows without an end.
+the size of an answer is bounded: a server may send rows without an end. Values are converted after
+the whole answer is received: the time limits, the server's too, would count the conversion.
 Cannot detect: whether statements of other users run, without the role `pg_monitor`.
 
 The heartbeat table has one row per source and is created once.
@@ -12,7 +13,7 @@ The heartbeat table has one row per source and is created once.
 
 import ssl
 import threading
-import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,10 +21,11 @@ from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
+from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.generators import fetch, send
 from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 
 from pipeline.errors import ConfigError, ProofError, SlowError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings, TlsSettings, needs_tls
@@ -44,6 +46,7 @@ NO_CLEAR_TEXT = "!password"  # libpq: every method except the clear password
 # Errors before the login have no SQLSTATE, only a text.
 LOGIN = ("password authentication failed", "no pg_hba.conf entry", "does not exist", "no password")
 AT_ONCE = 1_000  # rows of a chunk
+ROW, VALUE = 8, 16  # bytes of libpq for each row and each value, without the value's own
 CHUNKS = (ExecStatus.TUPLES_CHUNK, ExecStatus.SINGLE_TUPLE)
 COMPLETE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 WAITED = ("timeout expired", "timed out")
@@ -67,7 +70,7 @@ class PostgresSession(SqlSession):
     def ask(self, statement: str, *arguments: object) -> list[Row]:
         """Run a statement and return its rows; a literal ``%`` in it is written twice."""
         with self.opened() as connection:
-            chunks = connection.answer(statement, arguments)
+            chunks = self._answer(connection, statement, arguments)
             found = (row for chunk in chunks for row in _rows(connection, chunk))
             return self.keep(statement, found)
 
@@ -76,13 +79,36 @@ class PostgresSession(SqlSession):
 
         All values are strings.  Raises what ``ask`` raises.
         """
-        chunks, size = list[pa.RecordBatch](), 0
         with self.opened() as connection:
-            for found in connection.answer(statement, arguments):
-                chunks.append(_texts(found))
-                size += chunks[-1].nbytes
-                self.refuse_size(statement, size, MOST_RECEIVED)
-            return pa.concat_batches(chunks)
+            chunks = self._answer(connection, statement, arguments)
+            return pa.concat_batches([_texts(chunk) for chunk in chunks])
+
+    def _answer(
+        self, connection: Any, statement: str, arguments: tuple[object, ...]
+    ) -> Iterator[PGresult]:
+        """Run a statement and receive its answer; yield it in chunks, the last without rows.
+
+        Raises:
+            psycopg.Error: the server's error, or the connection's ``patience`` is over.
+            SlowError: the answer is larger than `MOST_RECEIVED`.
+        """
+        asked = psycopg.ClientCursor(connection).mogrify(statement, arguments)  # EXPLAIN binds none
+        connection.pgconn.send_query(asked.encode())
+        connection.pgconn.set_chunked_rows_mode(AT_ONCE)
+        chunks = connection.wait(self._received(connection.pgconn, statement))
+        return (chunks.popleft() for _ in range(len(chunks)))  # frees each when it is converted
+
+    def _received(self, pgconn: PGconn, statement: str) -> PQGen[deque[PGresult]]:
+        """Send and receive in one generator of psycopg, so that one time limit holds for all."""
+        yield from send(pgconn)
+        chunks, size = deque[PGresult](), 0
+        while found := (yield from fetch(pgconn)):
+            if found.status not in (*CHUNKS, *COMPLETE):
+                raise psycopg.errors.error_from_result(found)
+            chunks.append(found)
+            size += _size(found)
+            self.refuse_size(statement, size, MOST_RECEIVED)
+        return chunks
 
     def running(self) -> int:
         return int(self.ask(RUNNING)[0]["n"])
@@ -146,6 +172,13 @@ class PostgresSession(SqlSession):
         return UnreachableError(f"{self.where}: down: {said}{advice}")
 
 
+def _size(chunk: PGresult) -> int:
+    """Approximate bytes of a *chunk* in memory."""
+    rows, columns, value = range(chunk.ntuples), range(chunk.nfields), chunk.get_value
+    values = sum(len(value(row, at) or b"") for row in rows for at in columns)
+    return values + len(rows) * (ROW + VALUE * len(columns))
+
+
 def _rows(connection: "PatientConnection", chunk: PGresult) -> list[Row]:
     """The rows of a *chunk* by column, as values of Python."""
     known = Transformer.from_context(connection)
@@ -179,22 +212,6 @@ class PatientConnection(psycopg.Connection[Any]):
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Override psycopg's method, which every statement uses, to add the time limit."""
         return super().wait(gen, interval, self.patience if timeout is None else timeout)
-
-    def answer(self, statement: str, arguments: tuple[object, ...]) -> Iterator[PGresult]:
-        """Run a statement; yield its rows in chunks as they arrive, then a chunk without rows.
-
-        Raises:
-            psycopg.Error: the server's error, or ``patience`` is over.
-        """
-        until = None if self.patience is None else time.monotonic() + self.patience
-        asked = psycopg.ClientCursor(self).mogrify(statement, arguments)  # EXPLAIN binds none
-        self.pgconn.send_query(asked.encode())
-        self.pgconn.set_chunked_rows_mode(AT_ONCE)
-        self.wait(send(self.pgconn))
-        while found := self.wait(fetch(self.pgconn), timeout=until and until - time.monotonic()):
-            if found.status not in (*CHUNKS, *COMPLETE):
-                raise psycopg.errors.error_from_result(found)
-            yield found
 
     def __del__(self, *_: Any) -> None:
         """Suppress psycopg's warning: libpq closes the connection when it is deleted."""

@@ -7,9 +7,10 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pipeline.sources.mysql import session as mysql_session
 from pipeline.sources.mysql.session import CLEAR_TEXT, Session
 from pipeline.sources.postgres import session as postgres_session
 from pipeline.sources.postgres.session import PostgresSession
+from pipeline.sources.source import Limits
 from tests.pipeline.certificates import Authority
 
 PASSWORD = "s3cret-of-the-source"
@@ -73,39 +75,71 @@ def _send_on(link: socket.socket, rows: bytes) -> None:
             link.sendall(rows)
 
 
-def _mysql_without_end(link: socket.socket) -> Iterator[bytes]:
-    """A MySQL server whose answers have no last row."""
+def _until_asked(link: socket.socket, done: bytes) -> Iterator[bytes]:
+    """Answer *done* to each SET, up to the first other statement."""
+    while b"SET " in (heard := link.recv(4096)):
+        yield heard
+        link.sendall(done)
+    yield heard
+
+
+def _mysql_asked(link: socket.socket) -> Iterator[bytes]:
+    """A MySQL server up to the columns of its first answer."""
     yield _greet(link)
     done = b"\0\0\0\2\0\0\0"
     link.sendall(_mysql_packet(2, done))
-    while b"SET " in (heard := link.recv(4096)):
-        yield heard
-        link.sendall(_mysql_packet(1, done))
-    yield heard
+    yield from _until_asked(link, _mysql_packet(1, done))
     column = b"\3def\0\0\0\1n\0\x0c" + struct.pack("<HIBHBH", 45, 40, 253, 0, 0, 0)
     head = [b"\1", column, b"\xfe\0\0\2\0"]
     link.sendall(b"".join(_mysql_packet(n, body) for n, body in enumerate(head, start=1)))
+
+
+def _mysql_without_end(link: socket.socket) -> Iterator[bytes]:
+    """A MySQL server whose answers have no last row."""
+    yield from _mysql_asked(link)
     _send_on(link, b"".join(_mysql_packet(n % 256, b"\4more") for n in range(4, 4 + 256)))
+
+
+def _mysql_one_row(link: socket.socket) -> Iterator[bytes]:
+    """A MySQL server whose first answer has one row."""
+    yield from _mysql_asked(link)
+    link.sendall(_mysql_packet(4, b"\3one") + _mysql_packet(5, b"\xfe\0\0\2\0"))
+    yield link.recv(4096)
 
 
 def _postgres_message(kind: bytes, body: bytes) -> bytes:
     return kind + struct.pack(">I", len(body) + 4) + body
 
 
-def _postgres_without_end(link: socket.socket) -> Iterator[bytes]:
-    """A Postgres server whose answers have no last row."""
+def _postgres_row(value: bytes) -> bytes:
+    return _postgres_message(b"D", b"\0\1" + struct.pack(">I", len(value)) + value)
+
+
+POSTGRES_READY = _postgres_message(b"Z", b"I")
+POSTGRES_END = _postgres_message(b"C", b"SELECT\0") + POSTGRES_READY
+
+
+def _postgres_asked(link: socket.socket) -> Iterator[bytes]:
+    """A Postgres server up to the columns of its first answer."""
     yield link.recv(4096)
-    ready = _postgres_message(b"Z", b"I")
     utf8 = _postgres_message(b"S", b"client_encoding\0UTF8\0")
-    link.sendall(_postgres_message(b"R", bytes(4)) + utf8 + ready)
-    while b"SET " in (heard := link.recv(4096)):
-        yield heard
-        link.sendall(_postgres_message(b"C", b"SET\0") + ready)
-    yield heard
+    link.sendall(_postgres_message(b"R", bytes(4)) + utf8 + POSTGRES_READY)
+    yield from _until_asked(link, _postgres_message(b"C", b"SET\0") + POSTGRES_READY)
     column = b"\0\1n\0" + struct.pack(">IHIhih", 0, 0, 25, -1, -1, 0)
     link.sendall(_postgres_message(b"T", column))
-    row = _postgres_message(b"D", b"\0\1" + struct.pack(">I", 4) + b"more")
-    _send_on(link, row * 256)
+
+
+def _postgres_without_end(link: socket.socket) -> Iterator[bytes]:
+    """A Postgres server whose answers have no last row."""
+    yield from _postgres_asked(link)
+    _send_on(link, _postgres_row(b"more") * 256)
+
+
+def _postgres_one_row(link: socket.socket) -> Iterator[bytes]:
+    """A Postgres server whose first answer has one row."""
+    yield from _postgres_asked(link)
+    link.sendall(_postgres_row(b"one") + POSTGRES_END)
+    yield link.recv(4096)
 
 
 @dataclass(eq=False)
@@ -348,3 +382,81 @@ def test_rows_without_an_end_end_with_the_connection_and_say_where(
 
     assert str(told.value).startswith("source:shop: slow: more than 1 MiB are the answer")
     assert str(told.value).endswith(": SELECT n FROM shop.views")
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["objects", "texts"])
+@pytest.mark.parametrize(
+    ("speak", "speak_next", "open_session"),
+    [
+        pytest.param(_mysql_without_end, _mysql_one_row, Session, id="mysql"),
+        pytest.param(
+            *(_postgres_without_end, _postgres_one_row),
+            lambda source: PostgresSession(source, "shop"),
+            id="postgres",
+        ),
+    ],
+)
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_the_next_statement_is_answered_after_any_error_in_the_middle_of_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+    speak: Callable[[socket.socket], Iterator[bytes]],
+    speak_next: Callable[[socket.socket], Iterator[bytes]],
+    open_session: Callable[[SourceSettings], Session | PostgresSession],
+    error: type[BaseException],
+    *,
+    rows: bool,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with rogue(speak) as server, monkeypatch.context() as patched:
+        session = open_session(replace(SOURCE, port=server.port))
+        patched.setattr(session, "refuse_size", fail)
+        with pytest.raises(error):
+            (session.rows if rows else session.ask)("SELECT n FROM shop.views")
+    with rogue(speak_next) as server, closing(session):
+        session.settings = replace(SOURCE, port=server.port)
+        found = session.ask("SELECT n FROM shop.orders")
+
+    assert found == [{"n": "one"}]
+
+
+def test_values_are_converted_after_the_server_has_sent_all() -> None:
+    sent = threading.Event()
+
+    def speak(link: socket.socket) -> Iterator[bytes]:
+        yield from _postgres_asked(link)
+        link.sendall(_postgres_row(b"m" * 2**14) * 3_000 + POSTGRES_END)  # more than sockets hold
+        sent.set()
+        yield link.recv(4096)
+
+    class Watched(PostgresSession):
+        def keep(self, statement: str, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
+            first = next(iter(rows))
+            assert sent.wait(5)
+            return [first, *super().keep(statement, rows)]
+
+    with (
+        rogue(speak) as server,
+        closing(Watched(replace(SOURCE, port=server.port), "d")) as session,
+    ):
+        assert len(session.ask("SELECT n FROM shop.orders")) == 3_000
+
+
+@pytest.mark.parametrize(
+    "asked", ["SELECT n", f"SELECT '{'n' * 2**24}'"], ids=["answer", "statement"]
+)
+def test_a_postgres_server_that_stops_is_slow(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    monkeypatch.setattr(Limits, "answer", timedelta(seconds=0.3))
+    done = threading.Event()
+
+    def speak(link: socket.socket) -> Iterator[bytes]:
+        yield from _postgres_asked(link)
+        link.sendall(_postgres_row(b"one"))
+        done.wait(20)
+
+    with rogue(speak) as server:
+        session = PostgresSession(replace(SOURCE, port=server.port), "shop")
+        with closing(session), pytest.raises(SlowError, match="source:shop: slow: wait timeout"):
+            session.ask(asked)
+        done.set()
