@@ -27,7 +27,7 @@ from pipeline.apply.foreign_commits import (
     waiver_id,
 )
 from pipeline.apply.mirror import Commit
-from pipeline.errors import ProofError
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.tables.lake import Lake
@@ -41,7 +41,7 @@ class ForeignWrites:
 
     What was read belongs to the Delta table with that id. A recreated mirror is read again,
     although its versions may have the same numbers. ``withdraw`` ends the waiver of an id ``at`` a
-    time.
+    time. While that fails, the waiver accepts nothing here, and each look tries again.
     """
 
     lake: Lake
@@ -53,6 +53,7 @@ class ForeignWrites:
     _foreign: dict[str, int] = field(default_factory=dict)
     _put_back: dict[str, datetime] = field(default_factory=dict)
     _accepted: dict[str, frozenset[int]] = field(default_factory=dict)
+    _gone: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
         """Return, by table, the foreign writes that were found and not reverted."""
@@ -67,6 +68,7 @@ class ForeignWrites:
             ProofError: the log has lost commits that were never read.
         """
         before = self._last.get(table)
+        self._withdraw(table, at)
         if before is None:
             self._end_waivers(table, mirror.version, at)
         elif before.mirror != mirror.mirror:
@@ -80,9 +82,22 @@ class ForeignWrites:
 
     def _end_waivers(self, table: str, newest: int, at: datetime) -> None:
         """End the waivers of foreign commits above version *newest*, which are gone."""
-        for version in accepted_versions(table, self.waived()):
-            if version > newest:
+        gone = frozenset(one for one in self._find_accepted(table) if one > newest)
+        self._gone[table] = self._gone.get(table, frozenset()) | gone
+        self._withdraw(table, at)
+
+    def _withdraw(self, table: str, at: datetime) -> None:
+        """Withdraw the waivers of commits that are gone; the next look repeats what fails."""
+        for version in sorted(self._gone.get(table, ())):
+            try:
                 self.withdraw(waiver_id(table, version), at)
+            except UnreachableError:
+                return
+            self._gone[table] -= {version}
+
+    def _find_accepted(self, table: str) -> frozenset[int]:
+        """Return the versions that a person has waived, and that are not known to be gone."""
+        return accepted_versions(table, self.waived()) - self._gone.get(table, frozenset())
 
     def _restart(self, table: str, same: int, at: datetime) -> None:
         """Record that the mirror was put back behind version *same*, and read its log again."""
@@ -94,17 +109,20 @@ class ForeignWrites:
 
     def _search(self, table: str, mirror: MirrorPosition, at: datetime) -> None:
         known, version = self._seen.get(table), mirror.version
-        first = max(version - FIRST_LOOK, 0)
-        if ended := self._find_ended(table):
-            known, first = None, min(first, *(one - 1 for one in ended))
-        elif known is not None and known.version == version and _agree(known.entry, mirror.entry):
-            return
-        commits = None if known is None else self._read_on(table, known, version)
-        if known is None or commits is None:
-            if known is not None:
+        commits: Sequence[Commit] | None = ()
+        if known is not None and not (
+            known.version == version and _agree(known.entry, mirror.entry)
+        ):
+            commits = self._read_on(table, known, version)
+            if commits is None:
                 self._restart(table, known.version - 1, at)
+        accepted = self._find_accepted(table)
+        ended = self._accepted.get(table, frozenset()) - accepted
+        if known is None or commits is None or ended:
+            first = min([max(version - FIRST_LOOK, 0), *(one - 1 for one in ended)])
             known, commits = KnownVersion(first), self._read_first(table, first, version)
-        accepted = accepted_versions(table, self.waived())
+        elif not commits:
+            return
         intrusion, good = find_intrusion(commits, known, accepted)
         foreign = newest_foreign(commits, known)
         self._foreign[table] = max(foreign, self._foreign.get(table, -1))
@@ -115,11 +133,6 @@ class ForeignWrites:
             return
         self._found.pop(table, None)
         self._seen[table] = replace(good, version=version, entry=mirror.entry)
-
-    def _find_ended(self, table: str) -> frozenset[int]:
-        """Return the foreign versions that were accepted, and whose waivers have ended since."""
-        rests = self._accepted.get(table)
-        return rests - accepted_versions(table, self.waived()) if rests else frozenset()
 
     def _read_first(self, table: str, first: int, version: int) -> Sequence[Commit]:
         try:

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from checks.model import Outcome, Ruling, Verdict, Verified
 from monitor.observe.foreign_writes import UnloggedChanges
 from monitor.store.alerts import Waiver
 from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
 from pipeline.apply.foreign_commits import waiver_id
+from pipeline.lags.samples import Sample
 from pipeline.model import Missing, Order, Shard, Table
 from tests.monitor.rig import USERS, Rig, codes_of
+from tests.monitor.store.kit import ReadOnly
 
 
 @pytest.fixture
@@ -140,6 +143,78 @@ def test_a_waiver_of_a_foreign_commit_lasts_while_the_mirror_has_it(rig: Rig) ->
 
     assert rig.store.waivers.waived() == {id_}
     assert rig.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 200
+
+
+def waive(rig: Rig, until: datetime | None = None) -> str:
+    """Waive the newest version of the mirror, and look; return the id."""
+    id_ = waiver_id(USERS, rig.lake.mirrors[USERS].version)
+    rig.store.waivers.add(Waiver(id_, "a known repair", "ann", rig.now, until))
+    rig.watch(2)
+    return id_
+
+
+def compare_rows(rig: Rig) -> None:
+    """The rows of the mirror are compared with the source, and are equal."""
+    mirror = rig.lake.mirrors[USERS]
+    verified = Verified(
+        rig.now,
+        rig.now - timedelta(days=3),
+        rig.newest.batch,
+        shards=(f"shop/{USERS}",),
+        looked=rig.newest.batch,
+        mirror=mirror.mirror,
+        version=mirror.version,
+    )
+    ruling = Ruling(Outcome.PASS, "all are equal")
+    rig.recorder.tell([Verdict(USERS, "values", ruling, rig.now, verified=verified)])
+
+
+@pytest.mark.parametrize("withdrawn", [False, True], ids=["waived", "no longer waived"])
+def test_a_mirror_that_was_put_back_is_not_verified_also_if_a_waiver_ended(
+    rig: Rig, withdrawn: bool
+) -> None:
+    """Both happen between two looks, and merges follow."""
+    rig.intrude(USERS)
+    rig.watch(2)
+    id_ = waive(rig)
+    rig.round(2)
+    rig.watch(2)
+    compare_rows(rig)
+    rig.second(2)
+    verified = rig.ask(USERS, cut="2026-03-28", verified="1")[0]
+    version = rig.lake.mirrors[USERS].version
+
+    if withdrawn:
+        rig.store.waivers.withdraw(id_, who="ann", why="a backup is back", at=rig.now)
+    for _ in range(4):
+        rig.put_back(USERS)
+    while rig.lake.mirrors[USERS].version < version:
+        rig.apply(USERS)
+    rig.second(2)
+    status, answer = rig.ask(USERS, cut="2026-03-28", verified="1")
+
+    assert (verified, status, codes_of(answer)[0]) == (200, 404, "not_verified")
+
+
+def test_a_store_that_refuses_to_end_a_waiver_hides_no_new_mirror(rig: Rig) -> None:
+    rig.intrude(USERS)
+    rig.watch(2)
+    id_ = waive(rig)
+    rig.round(2)
+    disk = ReadOnly(rig.store.database)
+    rig.rebuild(USERS)
+
+    rig.second(2)
+    sample = rig.watcher.look(timedelta(), [USERS]).mirrors[USERS]
+    open_while_full = rig.store.waivers.waived()
+    disk.free()
+    rig.second(2)
+    rig.watcher.look(timedelta(), [USERS])
+
+    assert isinstance(sample, Sample)
+    assert sample.value.put_back is not None
+    assert open_while_full == {id_}
+    assert not rig.store.waivers.waived()
 
 
 def test_a_mirror_made_anew_is_no_intrusion(rig: Rig) -> None:
