@@ -139,7 +139,10 @@ class Observers:
             readiness.sample_age,
             readiness.heartbeat_age,
             ForeignWrites(
-                self.lake.lake, self.store.waivers.waived, self.store.waivers.end_of_commit
+                self.lake.lake,
+                self.store.waivers.waived,
+                self.store.waivers.end_of_commit,
+                self.store.waivers.list,
             ),
             sync_positions(self.config.sources, self.collectors, self.fences),
             self.copies,

@@ -4,26 +4,31 @@ Each commit is read once. A recreated mirror is read again, although its version
 same numbers. So is a mirror whose log was put back and merged on since the last look: the entry
 that was read last is then another one. Waivers of commits that the mirror no longer has end,
 because a later foreign commit may get the same number. When a waiver has ended, its commit is
-judged again.
+judged again, also after a restart. If the log no longer has that commit, it blocks as well.
+
+A foreign commit that nothing can revert blocks until it is waived, or the mirror is another one.
 
 Removing a foreign key with a cascade does not undo the changes that it made without a log entry.
 The table stays in doubt until a new base has read it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 from checks.blocks import SINCE_GONE
 from checks.counting import shard_name
+from monitor.store.alerts import SERVICE, Waiver
 from monitor.store.history import CheckMemory
 from pipeline.apply.foreign_commits import (
     Intrusion,
     KnownVersion,
     accepted_versions,
     find_intrusion,
-    newest_foreign,
+    foreign_versions,
     waiver_id,
 )
 from pipeline.apply.mirror import Commit
@@ -33,6 +38,7 @@ from pipeline.model import Missing, Order, Shard, Table
 from pipeline.tables.lake import Lake
 
 FIRST_LOOK = 100  # versions read at the start; the lane has judged earlier ones
+UNKNOWN = "unknown operation"
 
 
 @dataclass(eq=False)
@@ -42,17 +48,20 @@ class ForeignWrites:
     What was read belongs to the Delta table with that id. A recreated mirror is read again,
     although its versions may have the same numbers. ``withdraw`` ends the waiver of an id ``at`` a
     time. While that fails, the waiver accepts nothing here, and each look tries again.
+    ``past`` returns all waivers, also those that have ended.
     """
 
     lake: Lake
     waived: Callable[[], frozenset[str]]
     withdraw: Callable[[str, datetime], object] = lambda _id, _at: None
+    past: Callable[[], Iterable[Waiver]] = tuple
     _seen: dict[str, KnownVersion] = field(default_factory=dict)
     _found: dict[str, Intrusion] = field(default_factory=dict)
     _last: dict[str, MirrorPosition] = field(default_factory=dict)
-    _foreign: dict[str, int] = field(default_factory=dict)
+    _foreign: dict[str, frozenset[int]] = field(default_factory=dict)
     _put_back: dict[str, datetime] = field(default_factory=dict)
     _accepted: dict[str, frozenset[int]] = field(default_factory=dict)
+    _ended: dict[str, frozenset[int]] = field(default_factory=dict)
     _gone: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
@@ -71,13 +80,14 @@ class ForeignWrites:
         self._withdraw(table, at)
         if before is None:
             self._end_waivers(table, mirror.version, at)
+            self._ended[table] = self._find_past(table, mirror.version, at)
         elif before.mirror != mirror.mirror:
             self._restart(table, -1, at)
         elif mirror.version < before.version or mirror.batch < before.batch:
             self._restart(table, min(mirror.version, before.version - 1), at)
         self._last[table] = mirror
         self._search(table, mirror, at)
-        foreign = self._foreign.get(table, -1)
+        foreign = max(self._foreign.get(table, ()), default=-1)
         return replace(mirror, put_back=self._put_back.get(table), foreign=foreign)
 
     def _end_waivers(self, table: str, newest: int, at: datetime) -> None:
@@ -99,47 +109,102 @@ class ForeignWrites:
         """Return the versions that a person has waived, and that are not known to be gone."""
         return accepted_versions(table, self.waived()) - self._gone.get(table, frozenset())
 
+    def _find_past(self, table: str, newest: int, at: datetime) -> frozenset[int]:
+        """Return the versions up to *newest* whose waivers have ended, but not by the service."""
+        ended = (one for one in self.past() if not one.is_open(at) and one.withdrawn_by != SERVICE)
+        versions = accepted_versions(table, (one.id for one in ended))
+        return frozenset(one for one in versions if one <= newest)
+
     def _restart(self, table: str, same: int, at: datetime) -> None:
         """Record that the mirror was put back behind version *same*, and read its log again."""
         self._end_waivers(table, same, at)
         self._put_back[table] = at
+        waived, found = self._accepted.pop(table, frozenset()), self._found.get(table)
+        known = self._ended.get(table, frozenset()) | waived | _version_of(found)
+        self._ended[table] = frozenset(one for one in known if one <= same)
         self._foreign.pop(table, None)
         self._seen.pop(table, None)
-        self._accepted.pop(table, None)
 
     def _search(self, table: str, mirror: MirrorPosition, at: datetime) -> None:
-        known, version = self._seen.get(table), mirror.version
-        commits: Sequence[Commit] | None = ()
-        if known is not None and not (
-            known.version == version and _agree(known.entry, mirror.entry)
-        ):
-            commits = self._read_on(table, known, version)
-            if commits is None:
-                self._restart(table, known.version - 1, at)
-        accepted = self._find_accepted(table)
-        ended = self._accepted.get(table, frozenset()) - accepted
-        if known is None or commits is None or ended:
-            first = min([max(version - FIRST_LOOK, 0), *(one - 1 for one in ended)])
-            known, commits = KnownVersion(first), self._read_first(table, first, version)
-        elif not commits:
-            return
-        intrusion, good = find_intrusion(commits, known, accepted)
-        foreign = newest_foreign(commits, known)
-        self._foreign[table] = max(foreign, self._foreign.get(table, -1))
-        if accepted or ended:
-            self._accepted[table] = accepted
-        if intrusion is not None:  # later commits are judged again until the write is reverted
-            self._found[table], self._seen[table] = intrusion, good
-            return
-        self._found.pop(table, None)
-        self._seen[table] = replace(good, version=version, entry=mirror.entry)
+        read = self._read_new(table, mirror, at)
+        found = None if read is None else self._found.get(table)
+        accepted, before = self._find_accepted(table), self._accepted.get(table, frozenset())
+        ended = (self._ended.get(table, frozenset()) | before) - accepted
+        stays = found if found is not None and found.good < 0 else None
+        if read is None or before - accepted or _version_of(stays) & accepted:
+            due = ended | _version_of(found)
+            known, commits = self._read_again(table, due, mirror.version)
+            intrusion, good = find_intrusion(commits, known, accepted)
+            intrusion = self._find_lost(table, due, accepted, known) or intrusion
+        else:
+            known, commits = read
+            if not commits:
+                return
+            judged = find_intrusion(commits, known, accepted)
+            intrusion, good = judged if stays is None else (stays, known)
+        foreign = self._foreign.get(table, frozenset())
+        self._foreign[table] = foreign.union(foreign_versions(commits, known))
+        self._accepted[table] = accepted
+        if intrusion is None:
+            self._found.pop(table, None)
+            self._ended.pop(table, None)
+        else:
+            self._found[table], self._ended[table] = intrusion, ended
+            if intrusion.good >= 0:  # later commits are judged again until the write is reverted
+                self._seen[table] = good
+                return
+            good = reduce(KnownVersion.after, commits, known)
+        self._seen[table] = replace(good, version=mirror.version, entry=mirror.entry)
 
-    def _read_first(self, table: str, first: int, version: int) -> Sequence[Commit]:
+    def _find_lost(
+        self, table: str, due: frozenset[int], accepted: frozenset[int], known: KnownVersion
+    ) -> Intrusion | None:
+        """Return the first foreign commit, *due* or later, that the log does not have any more."""
+        later = {one for one in self._foreign.get(table, ()) if one > min(due, default=one)}
+        lost = [one for one in (due | later) - accepted if one <= known.version]
+        if not lost:
+            return None
+        found = self._found.get(table)
+        same = found is not None and found.version == min(lost)
+        return Intrusion(min(lost), found.operation if same and found else UNKNOWN, -1)
+
+    def _read_new(
+        self, table: str, mirror: MirrorPosition, at: datetime
+    ) -> tuple[KnownVersion, Sequence[Commit]] | None:
+        """Return the known version, and the commits after it; None if the log is read again."""
+        known, found = self._seen.get(table), self._found.get(table)
+        if known is None:
+            return None
+        if known.version == mirror.version and _agree(known.entry, mirror.entry):
+            return known, ()
         try:
-            return self.lake.history(table, first, version)
-        except ProofError:  # the log was cleaned of some of them
-            commits = self.lake.history(table, None, version)
-            return [one for one in commits if one.version > first]
+            commits = self._read_on(table, known, mirror.version)
+        except ProofError:
+            if found is None:
+                raise
+            # the log does not have the version to go back to any more
+            self._found[table] = replace(found, good=-1)
+            self._seen[table] = KnownVersion(mirror.version, entry=mirror.entry)
+            return self._seen[table], ()
+        if commits is None:
+            self._restart(table, known.version - 1, at)
+            return None
+        return known, commits
+
+    def _read_again(
+        self, table: str, due: frozenset[int], version: int
+    ) -> tuple[KnownVersion, Sequence[Commit]]:
+        """Return the newest commits, from the first that is *due* on, and the version before them.
+
+        One more is read below a commit that is due: if it is Sluice's, it shows the shape.
+        """
+        newest = max(version - FIRST_LOOK, 0)
+        below = {max(one - far, -1) for one in due for far in (1, 2)}
+        for first in sorted({newest, *below}):
+            with suppress(ProofError):  # the log was cleaned of some of them
+                return KnownVersion(first), self.lake.history(table, first, version)
+        commits = [one for one in self.lake.history(table, None, version) if one.version > newest]
+        return KnownVersion(commits[0].version - 1 if commits else version), commits
 
     def _read_on(self, table: str, known: KnownVersion, version: int) -> Sequence[Commit] | None:
         """Return the commits after *known*; None if another commit has its number now."""
@@ -150,6 +215,10 @@ class ForeignWrites:
         except ProofError:  # maybe only the entry of the known version was cleaned out
             return self.lake.history(table, known.version, version)
         return found[1:] if found and _agree(found[0].entry, known.entry) else None
+
+
+def _version_of(found: Intrusion | None) -> frozenset[int]:
+    return frozenset() if found is None else frozenset((found.version,))
 
 
 def _agree(entry: str, other: str) -> bool:

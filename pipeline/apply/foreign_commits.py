@@ -15,7 +15,7 @@ Where the log has no merge any more, any other commit of Sluice's serves.
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -187,12 +187,15 @@ def newest_foreign(commits: Iterable[Commit], known: KnownVersion) -> int:
 
     A foreign commit counts even if it is waived or reverted. *known*: see ``find_intrusion``.
     """
-    found = -1
+    return max(foreign_versions(commits, known), default=-1)
+
+
+def foreign_versions(commits: Iterable[Commit], known: KnownVersion) -> Iterator[int]:
+    """Yield the versions of *commits* that are foreign, also waived or reverted ones."""
     for commit in commits:
         if commit.after is None and _intrudes(commit, known, believing=True):
-            found = commit.version
+            yield commit.version
         known = known.after(commit)
-    return found
 
 
 def _intrudes(commit: Commit, known: KnownVersion, *, believing: bool) -> bool:

@@ -56,7 +56,7 @@ from pipeline.apply.mirror import Commit
 from pipeline.checkpoint import Checkpoint, Epoch
 from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import Collector, CollectorState
-from pipeline.errors import UnreachableError
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import (
@@ -112,12 +112,14 @@ class FakeCollector:
 
 @dataclass
 class FakeLake:
-    """A mark, mirrors at versions, and their commits."""
+    """A mark, mirrors at versions, and their commits; a log may be cleaned below ``oldest``."""
 
     newest: Checkpoint | None = None
     mirrors: dict[str, MirrorPosition] = field(default_factory=dict)
     commits: dict[str, list[Commit]] = field(default_factory=dict)
     silent: bool = False
+    oldest: dict[str, int] = field(default_factory=dict)
+    entries_read: int = 0
 
     def checkpoint(self) -> Checkpoint | None:
         if self.silent:
@@ -130,8 +132,13 @@ class FakeLake:
         return self.mirrors.get(table)
 
     def history(self, table: str, since: int | None, until: int) -> Sequence[Commit]:
-        after = -1 if since is None else since
-        return [one for one in self.commits.get(table, []) if after < one.version <= until]
+        after, oldest = until - 100 if since is None else since, self.oldest.get(table, 0)
+        if since is not None and since + 1 < oldest:
+            raise ProofError(f"version {oldest - 1} of mirror {table} is no longer in its log")
+        kept = [one for one in self.commits.get(table, []) if oldest <= one.version]
+        found = [one for one in kept if after < one.version <= until]
+        self.entries_read += len(found)
+        return found
 
 
 @dataclass
@@ -320,7 +327,7 @@ class Rig:
     def _build(self) -> None:
         self._wind()
         age, beat = timedelta(seconds=30), timedelta(seconds=10)
-        lake = cast("Lake", self.lake)
+        lake, waivers = cast("Lake", self.lake), self.store.waivers
         sampler = Sampler(
             {"shop": cast("Collector", self.collector)},
             lake,
@@ -328,7 +335,7 @@ class Rig:
             self.clock,
             age,
             beat,
-            ForeignWrites(lake, self.store.waivers.waived, self.store.waivers.end_of_commit),
+            ForeignWrites(lake, waivers.waived, waivers.end_of_commit, waivers.list),
         )
         self.roster = TableRegistry(lambda: {"shop": self.dictionary}, self.rules, self.clock)
         self.census = SourceInventory(

@@ -217,6 +217,142 @@ def test_a_store_that_refuses_to_end_a_waiver_hides_no_new_mirror(rig: Rig) -> N
     assert not rig.store.waivers.waived()
 
 
+def merge(rig: Rig, times: int) -> None:
+    for _ in range(times):
+        rig.apply(USERS)
+    rig.watch(2)
+
+
+def intrude_and_waive(rig: Rig, *, until: datetime | None = None) -> str:
+    """A foreign commit that was accepted and merged on; return the id of its waiver."""
+    rig.intrude(USERS)
+    rig.watch(2)
+    id_ = waive(rig, until)
+    merge(rig, 10)
+    return id_
+
+
+def is_blocked(rig: Rig) -> bool:
+    """Whether a look that answers finds a foreign commit."""
+    rig.second(2)
+    look = rig.watcher.look(timedelta(), [USERS])
+    assert isinstance(look.mirrors[USERS], Sample), look.mirrors[USERS]
+    return USERS in look.intrusions
+
+
+def test_a_foreign_commit_that_stays_is_not_read_again(rig: Rig) -> None:
+    id_ = intrude_and_waive(rig)
+    rig.store.waivers.withdraw(id_, who="ann", why="it was wrong", at=rig.now)
+    blocked = is_blocked(rig)
+    merge(rig, 200)
+
+    read = rig.lake.entries_read
+    merge(rig, 1)
+
+    assert (blocked, is_blocked(rig)) == (True, True)
+    assert rig.lake.entries_read - read <= 4
+
+
+def test_a_log_that_is_cleaned_of_a_blocking_commit_leaves_it_to_be_waived(rig: Rig) -> None:
+    id_ = intrude_and_waive(rig)
+    rig.store.waivers.withdraw(id_, who="ann", why="it was wrong", at=rig.now)
+    before = is_blocked(rig)
+
+    rig.lake.oldest[USERS] = rig.lake.mirrors[USERS].version - 2
+    merge(rig, 2)
+    cleaned = is_blocked(rig)
+    rig.store.waivers.add(Waiver(id_, "it was right", "ann", rig.now))
+
+    assert (before, cleaned, is_blocked(rig)) == (True, True, False)
+
+
+@pytest.mark.parametrize("cleaned", [0, 1, 2], ids=["whole", "of the one below", "of the commit"])
+def test_a_revert_counts_while_the_log_has_the_foreign_commit(rig: Rig, cleaned: int) -> None:
+    """Otherwise it has to be waived, as the revert itself."""
+    rig.intrude(USERS)
+    before, version = is_blocked(rig), rig.lake.mirrors[USERS].version
+    rig.lake.oldest[USERS] = version + cleaned - 1
+    still = is_blocked(rig)
+    rig.restore(USERS, version - 1)
+    reverted = not is_blocked(rig)
+    for later in (version, version + 1):
+        rig.store.waivers.add(Waiver(waiver_id(USERS, later), "known", "ann", rig.now))
+
+    assert (before, still, reverted, is_blocked(rig)) == (True, True, cleaned < 2, False)
+
+
+@pytest.mark.parametrize("ends", ["before the restart", "during the restart"])
+def test_the_end_of_a_waiver_is_known_after_a_restart(rig: Rig, ends: str) -> None:
+    id_ = intrude_and_waive(rig, until=rig.now + timedelta(seconds=100))
+    merge(rig, 120)
+    waived = is_blocked(rig)
+    rig.second(100)
+    ended = is_blocked(rig) if ends == "before the restart" else True
+    rig.restart()
+    restarted = is_blocked(rig)
+    rig.store.waivers.add(Waiver(id_, "it was right", "ann", rig.now))
+
+    assert (waived, ended, restarted, is_blocked(rig)) == (False, True, True, False)
+
+
+def test_a_waiver_that_ended_with_its_commit_blocks_no_restart(rig: Rig) -> None:
+    intrude_and_waive(rig)
+    rig.rebuild(USERS)
+    merge(rig, 150)
+    rig.lake.oldest[USERS] = 100
+    rig.restart()
+
+    assert not is_blocked(rig)
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["same process", "after a restart"])
+def test_a_foreign_commit_that_the_log_lost_before_its_waiver_ended_blocks(
+    rig: Rig, restart: bool
+) -> None:
+    id_ = intrude_and_waive(rig, until=rig.now + timedelta(seconds=100))
+    merge(rig, 20)
+    rig.lake.oldest[USERS] = rig.lake.mirrors[USERS].version - 10
+    waived = is_blocked(rig)
+    rig.second(100)
+    if restart:
+        rig.restart()
+    ended = is_blocked(rig)
+    again = is_blocked(rig)
+    rig.store.waivers.add(Waiver(id_, "it was right", "ann", rig.now))
+
+    assert (waived, ended, again, is_blocked(rig)) == (False, True, True, False)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["and it blocks", "meanwhile"])
+@pytest.mark.parametrize("merges", [0, 2], ids=["put back", "put back and merged on"])
+def test_a_mirror_that_was_put_back_keeps_the_foreign_commits_below(
+    rig: Rig, seen: bool, merges: int
+) -> None:
+    id_ = intrude_and_waive(rig)
+    merge(rig, 150)
+    rig.store.waivers.withdraw(id_, who="ann", why="it was wrong", at=rig.now)
+    before = is_blocked(rig) if seen else True
+
+    rig.put_back(USERS)
+    for _ in range(merges):
+        rig.apply(USERS)
+
+    assert (before, is_blocked(rig)) == (True, True)
+
+
+def test_two_waivers_that_end_both_block(rig: Rig) -> None:
+    ids = [intrude_and_waive(rig) for _ in range(2)]
+    blocked = []
+    for id_ in reversed(ids):
+        rig.store.waivers.withdraw(id_, who="ann", why="it was wrong", at=rig.now)
+        blocked.append(is_blocked(rig))
+    for id_ in ids:
+        rig.store.waivers.add(Waiver(id_, "it was right", "ann", rig.now))
+        blocked.append(is_blocked(rig))
+
+    assert blocked == [True, True, True, False]
+
+
 def test_a_mirror_made_anew_is_no_intrusion(rig: Rig) -> None:
     rig.intrude(USERS)
     rig.round()
