@@ -142,7 +142,7 @@ class Observers:
                 self.lake.lake,
                 self.store.waivers.waived,
                 self.store.waivers.end_of_commit,
-                self.store.waivers.list,
+                self.store.waivers.known,
             ),
             sync_positions(self.config.sources, self.collectors, self.fences),
             self.copies,

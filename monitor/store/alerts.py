@@ -460,7 +460,7 @@ class Waivers:
     database: Database
     clock: Callable[[], datetime] = _now
     _known: tuple[Waiver, ...] | None = None
-    _ids: tuple[frozenset[str], Mapping[str, datetime], datetime | None] | None = None
+    _ids: tuple[frozenset[str], datetime | None] | None = None  # valid until then
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, waiver: Waiver) -> bool:
@@ -511,31 +511,27 @@ class Waivers:
 
     def waived(self) -> frozenset[str]:
         """Return every id whose waiver is open now."""
-        return self._sorted_ids()[0]
-
-    def ended(self) -> Mapping[str, datetime]:
-        """Return every id whose waiver has ended, with the time at which it was given."""
-        return self._sorted_ids()[1]
-
-    def _sorted_ids(self) -> tuple[frozenset[str], Mapping[str, datetime], datetime | None]:
-        """Return the open and the ended ids, and the time until which they are valid."""
         with self._lock:
             now = self.clock()
-            if self._ids is None or (self._ids[2] is not None and now >= self._ids[2]):
-                if self._known is None:
-                    self._known = self._read()
-                active = frozenset(one.id for one in self._known if one.is_open(now))
-                ended = {one.id: one.at for one in self._known if one.id not in active}
-                ends = [one.until for one in self._known if one.id in active and one.until]
-                self._ids = active, ended, min(ends, default=None)
-            return self._ids
+            if self._ids is None or (self._ids[1] is not None and now >= self._ids[1]):
+                active = [one for one in self._read_known() if one.is_open(now)]
+                ends = [one.until for one in active if one.until is not None]
+                self._ids = frozenset(one.id for one in active), min(ends, default=None)
+            return self._ids[0]
 
     def ever_waived(self) -> frozenset[str]:
         """Return every id that was ever waived, also if that has ended."""
+        return frozenset(one.id for one in self.known())
+
+    def known(self) -> tuple[Waiver, ...]:
+        """Return what `list` returns, read once."""
         with self._lock:
-            if self._known is None:
-                self._known = self._read()
-            return frozenset(one.id for one in self._known)
+            return self._read_known()
+
+    def _read_known(self) -> tuple[Waiver, ...]:
+        if self._known is None:
+            self._known = self._read()
+        return self._known
 
     def list(self) -> tuple[Waiver, ...]:
         """Return all waivers, newest first, including expired ones."""
