@@ -290,7 +290,8 @@ def _is_accepted(certificate: Certificate, inputs: Inputs, policy: ReadinessPoli
     if policy.checks is CheckNeed.REQUIRED and loss_checks(policy.gating) <= {*certificate.unknown}:
         return False
     ordered = not inputs.weak_order and given.ordering.strength >= inputs.accepted.strength
-    return ordered and not find_unwaived(inputs, policy.gating) & {*given.waived}
+    ended = given.waived and find_unwaived(inputs, policy.gating) & {*given.waived}
+    return ordered and not ended
 
 
 def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:

@@ -53,8 +53,9 @@ from pipeline.schema.decode import type_rows
 from pipeline.schema.model import Column, TableSchema
 
 MOST_CHANGES = 100_000
-TYPED_AT_ONCE = 5_000  # rows of the change log whose values are in memory
 """Most changes since a look that are followed; with more, the rows are read instead."""
+TYPED_AT_ONCE = 5_000
+"""Rows of the change log whose values are in memory at once."""
 MOST_ROWS = 50_000
 """Most rows of one range that are read one by one."""
 MOST_NARROWED = 1_000

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from checks.model import Outcome, Ruling, Verdict, Verified
+from checks.model import Outcome, Ruling, Verdict
 from checks.ordering import SourceOrdering
 from checks.readiness import Rule
 from monitor.gate import Decision, GateQuestion
@@ -410,28 +410,11 @@ def test_cuts_and_stages(healthy: Rig, params: dict[str, str], status: int) -> N
     assert status != 400 or answer["error"]
 
 
-def compare_rows(rig: Rig) -> Verdict:
-    """`values` ends a lap over the mirror as it is now."""
-    compared = Verified(
-        rig.now,
-        rig.now - timedelta(days=3),
-        rig.newest.batch,
-        shards=(f"shop/{USERS}",),
-        looked=rig.newest.batch,
-        mirror=rig.lake.mirrors[USERS].mirror,
-        version=rig.lake.mirrors[USERS].version,
-    )
-    equal = Ruling(Outcome.PASS, "all are equal")
-    passed = Verdict(USERS, "values", equal, rig.now, verified=compared)
-    rig.recorder.tell([passed])
-    return passed
-
-
 def test_verified_waits_until_the_changed_rows_were_compared(healthy: Rig) -> None:
     (plain,) = healthy.ask(cut=DAY)[1]["tables"]
     unasked = healthy.gate.decide([USERS], healthy.gate.cut(DAY), Stage.MIRROR)
     before = healthy.ask(cut=DAY, verified="1")
-    passed = compare_rows(healthy)
+    passed = healthy.compare_rows()
 
     status, after = healthy.ask(cut=DAY, verified="1")
     healthy.second()
@@ -498,7 +481,7 @@ def put_back_and_merge_on(rig: Rig) -> None:
 def test_verified_waits_until_an_altered_mirror_was_compared(
     healthy: Rig, alter: Callable[[Rig], None]
 ) -> None:
-    compare_rows(healthy)
+    healthy.compare_rows()
     assert healthy.ask(cut=DAY, verified="1")[0] == 200
     healthy.second()
 
@@ -512,7 +495,7 @@ def test_verified_waits_until_an_altered_mirror_was_compared(
     assert answers[0][1]["tables"][0]["verified_through"] is None
     assert claims(healthy) == (None, None)
     healthy.second()
-    compare_rows(healthy)
+    healthy.compare_rows()
     assert healthy.ask(cut=DAY, verified="1")[0] == 200
 
 
@@ -520,7 +503,7 @@ def test_verified_holds_if_a_foreign_write_was_compared_before_it_was_found(heal
     healthy.intrude(USERS)
     id_ = f"foreign_write:{USERS}:{healthy.lake.mirrors[USERS].version}"
     healthy.store.waivers.add(Waiver(id_, "known", "on call", healthy.now))
-    compare_rows(healthy)
+    healthy.compare_rows()
     healthy.second(2)
 
     assert healthy.ask(cut=DAY, verified="1")[0] == 200
@@ -528,7 +511,7 @@ def test_verified_holds_if_a_foreign_write_was_compared_before_it_was_found(heal
 
 @pytest.mark.parametrize("rounds", [1, 5])
 def test_verified_holds_while_sluice_merges(healthy: Rig, rounds: int) -> None:
-    passed = compare_rows(healthy)
+    passed = healthy.compare_rows()
     healthy.round(rounds)
 
     status, answer = healthy.ask(cut=DAY, verified="1")
@@ -563,7 +546,7 @@ def test_no_answer_keeps_a_claim_that_the_gate_has_given_up(
     healthy: Rig, harm: Callable[[Rig], None], compared: bool
 ) -> None:
     through, oldest = healthy.now, healthy.now - timedelta(days=3)
-    compare_rows(healthy)
+    healthy.compare_rows()
     healthy.watch()
     before = claims(healthy)
     harm(healthy)

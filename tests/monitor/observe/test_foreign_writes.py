@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from checks.model import Outcome, Ruling, Verdict, Verified
 from monitor.observe.foreign_writes import UnloggedChanges
 from monitor.store.alerts import Waiver
 from monitor.store.history import CheckMemory
@@ -153,22 +152,6 @@ def waive(rig: Rig, until: datetime | None = None) -> str:
     return id_
 
 
-def compare_rows(rig: Rig) -> None:
-    """The rows of the mirror are compared with the source, and are equal."""
-    mirror = rig.lake.mirrors[USERS]
-    verified = Verified(
-        rig.now,
-        rig.now - timedelta(days=3),
-        rig.newest.batch,
-        shards=(f"shop/{USERS}",),
-        looked=rig.newest.batch,
-        mirror=mirror.mirror,
-        version=mirror.version,
-    )
-    ruling = Ruling(Outcome.PASS, "all are equal")
-    rig.recorder.tell([Verdict(USERS, "values", ruling, rig.now, verified=verified)])
-
-
 @pytest.mark.parametrize("withdrawn", [False, True], ids=["waived", "no longer waived"])
 def test_a_mirror_that_was_put_back_is_not_verified_also_if_a_waiver_ended(
     rig: Rig, withdrawn: bool
@@ -179,7 +162,7 @@ def test_a_mirror_that_was_put_back_is_not_verified_also_if_a_waiver_ended(
     id_ = waive(rig)
     rig.round(2)
     rig.watch(2)
-    compare_rows(rig)
+    rig.compare_rows()
     rig.second(2)
     verified = rig.ask(USERS, cut="2026-03-28", verified="1")[0]
     version = rig.lake.mirrors[USERS].version
