@@ -13,7 +13,7 @@ import pytest
 
 LIST = Path(__file__).with_name("slow_tests.txt")
 MOST_SECONDS = 0.25
-ALWAYS = ("tests/test_architecture.py", "tests/docs/")
+ALWAYS = ("tests/test_architecture.py", "tests/docs/", "tests/mutants/")
 """The rules of the house are held in each check, however long that takes."""
 _DURATION = re.compile(r"([\d.]+)s (?:setup|call|teardown)\s+(\S.*)")
 
