@@ -5,7 +5,8 @@ and row reads are rejected while too many statements run. A read from which row-
 would hide rows is rejected too. A failed connection is dropped and never reused: the next use
 connects again, so no answer can belong to an earlier statement. Rows are received in chunks, and
 the size of an answer is bounded: a server may send rows without an end. Values are converted after
-the whole answer is received: the time limits, the server's too, would count the conversion.
+the whole answer is received: the time limits, the server's too, would count the conversion. A
+value that Python has no type for, such as an interval or a date of `infinity`, stays a text.
 Cannot detect: whether statements of other users run, without the role `pg_monitor`.
 
 The heartbeat table has one row per source and is created once.
@@ -21,11 +22,19 @@ from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
-from psycopg.abc import PQGen
-from psycopg.adapt import Transformer
+from psycopg.abc import Buffer, PQGen
+from psycopg.adapt import Loader, Transformer
 from psycopg.generators import fetch, send
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
+from psycopg.types.datetime import (
+    DateLoader,
+    TimeLoader,
+    TimestampLoader,
+    TimestamptzLoader,
+    TimetzLoader,
+)
+from psycopg.types.string import TextLoader
 
 from pipeline.errors import ConfigError, ProofError, SlowError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings, TlsSettings, needs_tls
@@ -139,6 +148,8 @@ class PostgresSession(SqlSession):
         milliseconds = int(self.limits.statement.total_seconds() * 1_000)
         silent = int(self.limits.call.total_seconds() * 1_000)  # in a transaction, which locks
         connection.patience = self.limits.answer.total_seconds()
+        for kind, loader in LOADERS.items():
+            connection.adapters.register_loader(kind, loader)
         connection.execute(
             f"SET statement_timeout = {milliseconds};"
             f"SET lock_timeout = {milliseconds};"
@@ -197,6 +208,27 @@ def _texts(chunk: PGresult) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=[*map(str, range(chunk.nfields))])
 
 
+def _or_text(known: type[Loader]) -> type[Loader]:
+    """A loader like *known* that returns the server's text where *known* has no value."""
+
+    class OrText(known):  # type: ignore[valid-type,misc]
+        def load(self, data: Buffer) -> Any:
+            try:
+                return super().load(bytes(data))
+            except psycopg.DataError:
+                return bytes(data).decode()
+
+    return OrText
+
+
+LOADERS: dict[str, type[Loader]] = {
+    "date": _or_text(DateLoader),
+    "time": _or_text(TimeLoader),
+    "timetz": _or_text(TimetzLoader),
+    "timestamp": _or_text(TimestampLoader),
+    "timestamptz": _or_text(TimestamptzLoader),
+    "interval": TextLoader,  # psycopg reads none in ISO 8601, which the row reader needs
+}
 PATIENT_STANDBY = (
     "; the standby of read_from had to replay changes of rows that were being read: set"
     " hot_standby_feedback = on there, or increase max_standby_streaming_delay"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -119,13 +119,13 @@ POSTGRES_READY = _postgres_message(b"Z", b"I")
 POSTGRES_END = _postgres_message(b"C", b"SELECT\0") + POSTGRES_READY
 
 
-def _postgres_asked(link: socket.socket) -> Iterator[bytes]:
-    """A Postgres server up to the columns of its first answer."""
+def _postgres_asked(link: socket.socket, kind: int = 25) -> Iterator[bytes]:
+    """A Postgres server up to the columns of its first answer: one, of the type *kind*."""
     yield link.recv(4096)
     utf8 = _postgres_message(b"S", b"client_encoding\0UTF8\0")
     link.sendall(_postgres_message(b"R", bytes(4)) + utf8 + POSTGRES_READY)
     yield from _until_asked(link, _postgres_message(b"C", b"SET\0") + POSTGRES_READY)
-    column = b"\0\1n\0" + struct.pack(">IHIhih", 0, 0, 25, -1, -1, 0)
+    column = b"\0\1n\0" + struct.pack(">IHIhih", 0, 0, kind, -1, -1, 0)
     link.sendall(_postgres_message(b"T", column))
 
 
@@ -140,6 +140,17 @@ def _postgres_one_row(link: socket.socket) -> Iterator[bytes]:
     yield from _postgres_asked(link)
     link.sendall(_postgres_row(b"one") + POSTGRES_END)
     yield link.recv(4096)
+
+
+def _postgres_value(kind: int, value: bytes) -> Callable[[socket.socket], Iterator[bytes]]:
+    """A Postgres server whose first answer is *value*, of the type with the number *kind*."""
+
+    def speak(link: socket.socket) -> Iterator[bytes]:
+        yield from _postgres_asked(link, kind)
+        link.sendall(_postgres_row(value) + POSTGRES_END)
+        yield link.recv(4096)
+
+    return speak
 
 
 @dataclass(eq=False)
@@ -460,3 +471,26 @@ def test_a_postgres_server_that_stops_is_slow(monkeypatch: pytest.MonkeyPatch, a
         with closing(session), pytest.raises(SlowError, match="source:shop: slow: wait timeout"):
             session.ask(asked)
         done.set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "read"),
+    [
+        pytest.param(1186, "P1Y2M3DT4H5M6.7S", "P1Y2M3DT4H5M6.7S", id="interval"),
+        pytest.param(1082, "infinity", "infinity", id="date without an end"),
+        pytest.param(1082, "0044-03-15 BC", "0044-03-15 BC", id="date before the year 1"),
+        pytest.param(1083, "24:00:00", "24:00:00", id="end of a day"),
+        pytest.param(1266, "24:00:00+00", "24:00:00+00", id="end of a day in a zone"),
+        pytest.param(1114, "-infinity", "-infinity", id="timestamp without a beginning"),
+        pytest.param(1184, "10000-01-01 00:00:00+00", "10000-01-01 00:00:00+00", id="far instant"),
+        pytest.param(1082, "2026-03-01", date(2026, 3, 1), id="date"),
+        pytest.param(1184, "2026-03-01 01:02:03+00", datetime(2026, 3, 1, 1, 2, 3, tzinfo=UTC)),
+    ],
+)
+def test_a_postgres_value_that_python_does_not_have_is_a_text(
+    kind: int, sent: str, read: object
+) -> None:
+    with rogue(_postgres_value(kind, sent.encode())) as server:
+        session = PostgresSession(replace(SOURCE, port=server.port), "shop")
+        with closing(session):
+            assert session.ask("SELECT n") == [{"n": read}]
