@@ -2,7 +2,8 @@
 
 The source is summed first, then a newer mirror.  A change that landed between the two and concerns
 a day explains its difference.  A row created before midnight and committed after it belongs to the
-same day on both sides.  A differing day is summed again before it counts.
+same day on both sides.  A differing day is summed again before it counts.  It is compared until it
+is equal, also when later days have ended: that these are equal proves nothing about it.
 
 If no column is configured, one is chosen whose name and index say that it holds the creation time
 of rows.  If the choice is wrong, days keep changing, and those changes explain the differences. So
@@ -13,10 +14,10 @@ Cannot detect: earlier days; rows without a date; fields that are not configured
 the same sum that cancel out; today, until it has ended.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -54,6 +55,7 @@ from pipeline.schema.model import arrow_type
 
 NAME = "day_counts"
 NARROWED = 3  # most differences that are narrowed down to a second
+MOST_OPEN = 100  # days that differed last and are compared again; the newest, if there are more
 CHOSEN_DAYS = 3
 """Days that are counted by a chosen column; one if the budget does not allow three now."""
 CHOSEN_PAUSE, CHOSEN_REFUSED = timedelta(hours=6), timedelta(days=1)
@@ -149,26 +151,26 @@ class DayCounts:
         memory = rounds.recall(table, world)
         found: DayReading | NotYet | None = None
         if memory.seen is not None:
-            rounds = replace(rounds, days=len(memory.seen.days))
+            rounds = replace(rounds, days=memory.window)
         else:
             found = _postpone(table, world, column, memory)
             if found is None:
                 days = _fitting_days(table, world, rounds.days, memory.busiest)
                 rounds = replace(rounds, days=days)
         if found is None:
-            found = self._count_chosen(table, world, rounds, memory.busiest)
+            found = self._count_chosen(table, world, rounds, memory)
         if isinstance(found, NotYet):
             return replace(found, why=f"column {column}, chosen by its name and index: {found.why}")
         return replace(found, chosen=column)
 
     def _count_chosen(
-        self, table: Table, world: World, rounds: "DayRounds", busiest: int | None
+        self, table: Table, world: World, rounds: "DayRounds", memory: "DayMemory"
     ) -> DayReading | NotYet:
         """Compare by a chosen column; if that cannot decide, there is no verdict."""
         try:
             found = rounds.compare(table, world)
         except (ProofError, SlowError) as error:
-            rounds.rest(table, world, CHOSEN_REFUSED, busiest)
+            rounds.rest(table, world, CHOSEN_REFUSED, memory.busiest, memory.open)
             return NotYet(str(error), rests=True)
         if isinstance(found, NotYet):
             return found
@@ -176,7 +178,7 @@ class DayCounts:
             return NotYet(found.why)
         usual = self.every if found.found else CHOSEN_PAUSE
         pause = max(usual, timedelta(seconds=found.rows / CHOSEN_ROWS))
-        rounds.rest(table, world, pause, found.busiest)
+        rounds.rest(table, world, pause, found.busiest, _days_of((*found.found, *found.moving)))
         if found.moving and not found.found:
             return NotYet(_describe_moving(found), rests=True)
         return found
@@ -211,12 +213,15 @@ class DayCounts:
 class DayMemory:
     """What earlier rounds have ``seen`` at the source; ``suspects`` are keys of days that differed.
 
-    A chosen column rests from ``rested`` for ``pause``; ``busiest`` is the number of rows of its
-    day with the most.
+    ``window`` is the number of the last days among those of ``seen``, and ``open`` are all days
+    that differed, ascending.  A chosen column rests from ``rested`` for ``pause``; ``busiest`` is
+    the number of rows of its day with the most.
     """
 
     seen: DayTallies | None = None
+    window: int = 0
     suspects: frozenset[str] = frozenset()
+    open: tuple[date, ...] = ()
     tries: int = 0
     rested: datetime | None = None
     pause: timedelta = timedelta()
@@ -237,7 +242,9 @@ class DayMemory:
         busiest = None if raw.get("busiest") is None else int(raw["busiest"])
         suspects, tries = frozenset(map(str, raw.get("suspects", ()))), int(raw.get("tries", 0))
         pause = timedelta(seconds=raw["pause"]) if rested else timedelta()
-        return cls(seen, suspects, tries, rested, pause, busiest)
+        window = int(raw.get("window", len(seen.days) if seen else 0))
+        opened = tuple(map(date.fromisoformat, raw.get("open", ())))
+        return cls(seen, window, suspects, opened, tries, rested, pause, busiest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,23 +261,34 @@ class DayRounds:
     goes_on: bool
 
     def recall(self, table: Table, world: World) -> DayMemory:
-        """Return the memory of an earlier round with the same question; empty without one."""
+        """Return the memory of an earlier round with the same question.
+
+        Without one, it has only the days that differed by another question or change log.
+        """
         raw = world.recall(table, NAME)
         if not raw or raw.get("asked") != self._asked:
-            return DayMemory()
+            lasting = world.recall(table, NAME, lasting=True) or {}
+            raw = {key: lasting[key] for key in ("open",) if key in lasting}
         return load_memory(table, world, NAME, lambda: DayMemory.loads(raw, self.question))
 
-    def rest(self, table: Table, world: World, pause: timedelta, busiest: int | None) -> None:
+    def rest(
+        self,
+        table: Table,
+        world: World,
+        pause: timedelta,
+        busiest: int | None,
+        opened: Collection[date],
+    ) -> None:
         """Query nothing for *pause*, and drop the earlier sums."""
         rested = {"rested": world.now.isoformat(), "pause": pause.total_seconds()}
-        kept = {"asked": self._asked, **rested, "busiest": busiest}
+        kept = {"asked": self._asked, **rested, "busiest": busiest, "open": _dump_days(opened)}
         world.remember(table, NAME, kept)
 
     def compare(self, table: Table, world: World) -> DayReading | NotYet | Undecided:
         """Compare the earlier sums with the mirror; without any, sum the source."""
         memory = self.recall(table, world)
         if memory.seen is None:
-            self._begin(table, world, {})
+            self._begin(table, world, {}, memory.open)
             return NotYet("the source was summed for the first time; the next round compares")
         fences = await_fences(table, world, memory.seen.ended, self.patience)
         if isinstance(fences, NotYet | Undecided):
@@ -292,12 +310,12 @@ class DayRounds:
 
         Other differing days are summed again, up to ``tries`` times.
         """
-        wrong = {one.key: one for one in found if not one.explained}
+        wrong, opened = {one.key: one for one in found if not one.explained}, _days_of(found)
         tries = memory.tries + 1
         twice = tuple(one for key, one in wrong.items() if key in memory.suspects)
         moving = tuple(one for one in found if one not in twice)
         if moving and tries < self.tries:
-            self._begin(table, world, {"suspects": sorted(wrong), "tries": tries})
+            self._begin(table, world, {"suspects": sorted(wrong), "tries": tries}, opened)
             return NotYet(f"adding {len(found)} days up again")
         places = tuple(self._places(table, world, twice))
         reading = DayReading(
@@ -305,7 +323,7 @@ class DayRounds:
         )
         if self.goes_on:
             with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
-                self._begin(table, world, {"suspects": sorted(wrong), "tries": 0})
+                self._begin(table, world, {"suspects": sorted(wrong), "tries": 0}, opened)
         return reading
 
     def _places(self, table: Table, world: World, found: Sequence[DayDifference]) -> list[str]:
@@ -316,11 +334,14 @@ class DayRounds:
                 places += [f"{one.key} at {span[0]:%H:%M:%S}"] if span is not None else []
         return places
 
-    def _begin(self, table: Table, world: World, memory: Mapping[str, Any]) -> None:
-        """Sum the source, and store the sums for the next round."""
-        days = days_before(world.now, self.days, self.question.zone)
-        seen = sum_days(table, world, self.question, days)
-        world.remember(table, NAME, {**memory, "seen": seen.dumps(), "asked": self._asked})
+    def _begin(
+        self, table: Table, world: World, memory: Mapping[str, Any], opened: Collection[date]
+    ) -> None:
+        """Sum the source on the last and the *opened* days, and store that for the next round."""
+        days = {*days_before(world.now, self.days, self.question.zone), *opened}
+        seen = sum_days(table, world, self.question, sorted(days))
+        asked = {"asked": self._asked, "window": self.days, "open": _dump_days(opened)}
+        world.remember(table, NAME, {**memory, "seen": seen.dumps(), **asked})
 
     @property
     def _asked(self) -> list[Any]:
@@ -379,6 +400,14 @@ def _fitting_days(table: Table, world: World, most: int, busiest: int | None) ->
     left = min((one for one in allowed if one is not None), default=None)
     fits = busiest is not None and (left is None or busiest * most <= left)
     return most if fits else 1
+
+
+def _days_of(found: Sequence[DayDifference]) -> tuple[date, ...]:
+    return tuple(sorted({one.day for one in found})[-MOST_OPEN:])
+
+
+def _dump_days(days: Collection[date]) -> list[str]:
+    return [day.isoformat() for day in sorted(days)]
 
 
 def _is_counted(found: Sequence[DayDifference]) -> bool:

@@ -485,3 +485,45 @@ def test_a_memory_of_another_shape_of_a_chosen_column_is_named_once() -> None:
 
     assert (first.outcome, first.code) == (Outcome.UNKNOWN, "unprovable")
     assert {one.outcome for one in more} == {Outcome.PASS}
+
+
+@pytest.mark.parametrize("probe", [DayCounts(columns=("created_at",)), CHOSEN])
+def test_a_day_that_differed_is_compared_until_it_is_equal(probe: DayCounts) -> None:
+    made = obvious_world()
+    lost = made.copy[ONE].pop(2)
+    assert run_rounds(made, 3, probe)[-1].outcome is Outcome.FAIL
+
+    for day in range(1, 10):
+        made.tick(DAY)
+        if day == 5:
+            made.outdated.add("day_counts")  # as after the change log was replaced
+        assert {one.outcome for one in run_rounds(made, 4, probe)} == {Outcome.FAIL}
+
+    made.copy[ONE][2] = lost
+    made.tick(DAY)
+    last = run_rounds(made, 4, probe)[-1]
+    assert last.outcome is Outcome.PASS
+    made.tick(DAY)
+    days = 7 if probe.columns else 3
+    assert f"0 rows of {days} days" in run_rounds(made, 4, probe)[-1].reason
+
+
+def test_a_day_that_differed_by_another_question_is_compared_again() -> None:
+    made = obvious_world()
+    made.copy[ONE].pop(2)
+    assert run_rounds(made, 3, DayCounts(columns=("created_at",)))[-1].outcome is Outcome.FAIL
+    made.tick(8 * DAY)
+
+    asked = DayCounts(columns=("created_at",), fields=("total",), days=2)
+
+    assert run_rounds(made, 4, asked)[-1].keys == ("shop/shop_00.orders:created_at=2026-03-01",)
+
+
+def test_a_day_that_differed_is_compared_also_while_the_budget_allows_one_day() -> None:
+    made = obvious_world()
+    made.copy[ONE].pop(2)
+    assert run_rounds(made, 3, CHOSEN)[-1].outcome is Outcome.FAIL
+    made.tick(DAY)
+    made.allowed_now = Allowance(8)
+
+    assert {one.outcome for one in run_rounds(made, 4, CHOSEN)} == {Outcome.FAIL}
