@@ -170,6 +170,7 @@ def _intended(demands: Demands, made: PlannedSlice, new: Mask) -> IntendedRows:
         table=made.table.name,
         key=made.table.key,
         rows=made.rows.filter(pa.array(new)),
+        batches=flat_column(made.folded["batch"]).to_numpy()[new],
         there=demands.there,
         changed=int((removes_row(made.verdicts) & (made.verdicts != RowVerdict.ARCHIVE)).sum()),
         emptied=_emptied(made.changes, demands.floors),

@@ -7,7 +7,8 @@ in `sluice.yaml`, ``sluice archive keep``) do not count.  Pure.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from shlex import quote
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from pipeline.errors import ConfigError, HeldError
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
 
+MOST_DAYS = 5  # days that one hold names
 _TIME = pa.timestamp("us")
 
 
@@ -28,7 +30,7 @@ class ArchivePurge:
 
     A row is old if its ``column``, a date or time, is more than ``older`` before its delete.  Up to
     ``asked`` deletes are never held.
-    A day is held at most once: a waiver accepts the rest of that day, too.
+    Days are UTC.  A day is held at most once: a waiver accepts the rest of that day, too.
     """
 
     column: str
@@ -51,18 +53,27 @@ class ArchivePurge:
             )
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
-        """Yield at most one breach, by the slice as a whole."""
+        """Yield a breach for each day, by the slice as a whole; at most `MOST_DAYS`."""
         intended.require(self.column)
         gone = intended.deleted((self.column,))
         old = self._old(gone, intended.table)
         if not len(old) or (newest := pc.max(old["at"]).as_py()) is None:
             return
-        day = newest.astimezone(UTC).date()
+        days = pc.fill_null(old["at"], newest).cast(pa.date32())
+        every = (
+            self._judge(intended, day, old.filter(pc.equal(days, day)))
+            for day in sorted(pc.unique(days).to_pylist())
+        )
+        yield from islice(filter(None, every), MOST_DAYS)
+
+    def _judge(self, intended: IntendedRows, day: date, old: pa.Table) -> Breach | None:
+        """The breach of the *old* rows that the slice deletes on one *day*, if it is one."""
         landed = intended.landed(self.column, day)
         before = len(self._old(landed.deleted, intended.table))
         limit = self.limit(landed.usual)
-        if before <= limit < before + len(old):
-            yield Breach(self._explain(intended.table, old, before, landed.usual, limit))
+        if not before <= limit < before + len(old):
+            return None
+        return Breach(self._explain(intended.table, old, before, landed.usual, limit))
 
     def limit(self, usual: float | None) -> float:
         """The most old rows that may be deleted in a day without a hold.

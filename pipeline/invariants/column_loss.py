@@ -1,14 +1,16 @@
 """An invariant: no column loses its values in nearly all rows that a slice updates.
 
 This is the column-loss sentinel.  A value is lost if the change's before image has it and the new
-row has NULL or a placeholder.  An intended UPDATE may do the same, so only tables that configure
-this invariant are checked.  Cannot detect: losses in changes without a before image, in new rows,
-and in columns with fewer than ``rows`` values before the slice.  Pure.
+row has NULL or a placeholder.  The share is that of the rows up to any batch of the slice.  So a
+hold does not end because good rows land later.  An intended UPDATE may do the same, so only tables
+that configure this invariant are checked.  Cannot detect: losses in changes without a before image,
+in new rows, and in columns with fewer than ``rows`` values before the slice.  Pure.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,9 +47,21 @@ class ColumnLoss:
         before = intended.before(tuple(absent))
         for name, nothing in absent.items():
             there = ~self._nothing(before[name].combine_chunks())
-            lost, were = there & nothing, int(there.sum())
-            if were >= self.rows and lost.sum() >= self.share * were:
-                yield Breach(f"{name} loses its value, of {were} that had one,", lost)
+            early = self._find_loss(intended, there, there & nothing)
+            if early is not None:
+                were = int((there & early).sum())
+                what = f"{name} loses its value, of {were} that had one,"
+                yield Breach(what, there & nothing & early)
+
+    def _find_loss(self, intended: IntendedRows, there: Mask, lost: Mask) -> Mask | None:
+        """The rows up to the last batch where too many of the values that were *there* are *lost*.
+
+        None without such a batch.
+        """
+        ends, at = np.unique(intended.batches, return_inverse=True)
+        were, gone = (np.cumsum(np.bincount(at, one, len(ends))) for one in (there, lost))
+        broken = np.flatnonzero((were >= self.rows) & (gone >= self.share * were))
+        return at <= broken[-1] if len(broken) else None
 
     def _nothing(self, column: pa.Array) -> Mask:
         absent: Mask = column.is_null().to_numpy(zero_copy_only=False)

@@ -39,9 +39,10 @@ class LandedDay:
 class IntendedRows:
     """The rows that a slice is about to write to a mirror, and readers of related rows.
 
-    ``rows`` are the new rows, in the mirror's columns; ``key`` names the key columns.  ``there``
-    is the number of the mirror's rows before the slice.  The slice replaces or deletes ``changed``
-    of them.  If ``emptied``, a TRUNCATE deletes further rows, which are not counted.
+    ``rows`` are the new rows, in the mirror's columns; ``key`` names the key columns.  ``batches``
+    has the batch in which the newest change of each row landed.  ``there`` is the number of the
+    mirror's rows before the slice.  The slice replaces or deletes ``changed`` of them.  If
+    ``emptied``, a TRUNCATE deletes further rows, which are not counted.
 
     ``standing`` takes distinct values without nulls, in columns of the mirror's names.  It returns
     which of them are in a row of the mirror that the slice does not change.
@@ -57,6 +58,7 @@ class IntendedRows:
     table: str
     key: tuple[str, ...]
     rows: pa.Table
+    batches: npt.NDArray[np.int64]
     there: int
     changed: int
     emptied: bool

@@ -112,6 +112,7 @@ def intended() -> IntendedRows:
         "shop.orders",
         ("id",),
         rows,
+        batches=np.zeros(3, np.int64),
         there=0,
         changed=0,
         emptied=False,

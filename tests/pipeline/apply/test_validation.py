@@ -335,6 +335,22 @@ def test_column_loss(tmp_path: Path, slice_: list[dict[str, Any]], *, valid: boo
     assert (lake.apply().hold is None) is valid
 
 
+def test_good_rows_that_come_later_do_not_end_the_hold_of_a_column_loss(tmp_path: Path) -> None:
+    lake = demanding(tmp_path, ("column_loss", ColumnLoss(rows=5)))
+    lake.play([row(C, 10, key, "a") for key in range(30)])
+    lake.land(*(update(20, key, "a", None) for key in range(10)))
+    first = hold_of(lake.apply())
+
+    for batch in range(2):
+        keys = range(10 + 10 * batch, 20 + 10 * batch)
+        lake.land(*(update(30 + batch, key, "a", "b") for key in keys))
+        assert hold_of(lake.apply()) == first
+
+    lake.land(*(update(40, key, None, "a") for key in range(10)))
+    assert lake.apply().hold is None
+    assert {lake.rows()[key] for key in range(10)} == {"a"}
+
+
 @pytest.mark.parametrize(
     ("kind", "bounds", "inside", "outside"),
     [

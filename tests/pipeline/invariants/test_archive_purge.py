@@ -112,6 +112,31 @@ def test_what_is_let_through_is_applied_and_not_asked_again_that_day(tmp_path: P
     assert purge(made, range(21, 36), TODAY + DAY).hold is not None
 
 
+def test_a_held_day_is_held_also_when_more_is_usual_on_a_later_day(tmp_path: Path) -> None:
+    made = purge_lake(tmp_path)
+    made.play(
+        [
+            dated(U, 2000 + 10 * ago + n, 101 + n, NEW, TODAY - ago * DAY)
+            for ago in range(3, 0, -1)
+            for n in range(4)
+        ]
+    )
+    made.play([dated(U, 2100 + n, 101 + n, NEW, TODAY) for n in range(4)])
+    hold_of(purge(made, range(1, 21)))
+
+    later = hold_of(purge(made, range(21, 22), TODAY + DAY))
+
+    assert "20 rows older than 30 days are deleted in one day, more than 7 (1 " in later.detail
+    assert "--since 2026-03-01T12:00:00Z --until 2026-03-01T13:00:00Z" in later.detail
+
+
+def test_old_rows_of_two_days_are_counted_apart(tmp_path: Path) -> None:
+    made = purge_lake(tmp_path)
+    made.land(*(dated(D, 5000 + key, key, OLD) for key in range(1, 7)))
+
+    assert purge(made, range(7, 13), TODAY + DAY).hold is None
+
+
 def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
     made = purge_lake(tmp_path)
     hold_of(purge(made, range(1, 11)))

@@ -26,7 +26,7 @@ def intended(key: tuple[str, ...] = ("id",), **columns: Any) -> IntendedRows:
     if "id" not in columns:
         rows = rows.append_column("id", pa.array(range(rows.num_rows), pa.int64()))
     return IntendedRows(
-        *("shop.t", key, rows, 0, 0, False),
+        *("shop.t", key, rows, np.zeros(rows.num_rows, np.int64), 0, 0, False),
         standing=lambda values: np.zeros(len(values), np.bool_),
         before=lambda names: rows.select(list(names)),
         elsewhere=lambda name, values: pa.array([], pa.bool_()),
