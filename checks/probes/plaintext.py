@@ -8,6 +8,7 @@ numbers without a check digit; a few cards among many similar numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -16,9 +17,14 @@ from typing import Any, ClassVar
 from checks.model import FailKind, NotYet, OneOrMore, Outcome, Ruling, Span, Undecided
 from checks.run import Probe
 from checks.world import World
+from pipeline.errors import ProofError
 from pipeline.installed import is_installed, require_package
 from pipeline.invariants.plaintext import ALL, PACKAGES, IdentityName
 from pipeline.model import Fence, Table
+
+NAME = "plaintext"
+FAILED: Mapping[str, Any] = {"failed": True}
+"""The memory of a check that has failed, so that its finding can end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +38,15 @@ class PlaintextColumn:
 
 @dataclass(frozen=True, slots=True)
 class ClearColumns:
-    """Clear text found in ``columns`` columns of ``rows`` rows; as of no position."""
+    """Clear text found in ``columns`` columns of ``rows`` rows; as of no position.
+
+    ``nothing`` says why there is nothing to examine, and so why an earlier finding ends.
+    """
 
     rows: int
     columns: int
     found: tuple[PlaintextColumn, ...]
+    nothing: str = ""
     as_of: tuple[Fence, ...] = ()
 
     @property
@@ -82,10 +92,10 @@ class Plaintext:
     def measure(self, table: Table, world: World) -> ClearColumns | NotYet | Undecided:
         """Examine a sample, column by column."""
         if not self.columns:
-            return NotYet("no columns are named for it")
+            return _end_finding(table, world, "no columns are named for it")
         sample = world.mirror(table).sample(self.rows)
         if not sample:
-            return NotYet("the mirror is empty")
+            return _end_finding(table, world, "the mirror is empty")
         missing = [name for name in self.columns if name != ALL and name not in sample[0]]
         if missing:
             return Undecided("no_column", f"the mirror has no column {', '.join(missing)}")
@@ -94,7 +104,10 @@ class Plaintext:
         if blind:
             why = f"{', '.join(blind)}: holds neither text nor whole numbers, so it is not searched"
             return Undecided("no_text", why)
-        return self._looked_through(len(sample), texts, world)
+        reading = self._looked_through(len(sample), texts, world)
+        if isinstance(reading, ClearColumns) and reading.found:
+            world.remember(table, NAME, FAILED)
+        return reading
 
     def _looked_through(
         self, rows: int, texts: Mapping[str, Sequence[str]], world: World
@@ -114,6 +127,8 @@ class Plaintext:
 
     def judge(self, reading: ClearColumns, past: Sequence[float]) -> Ruling:
         """Return FAIL for any clear text; *past* is not used."""
+        if reading.nothing:
+            return Ruling(Outcome.PASS, reading.nothing)
         if not reading.found:
             text = f"no clear text in {reading.columns} columns of {reading.rows} rows"
             return Ruling(Outcome.PASS, text)
@@ -130,6 +145,15 @@ class Plaintext:
                 yield name, [text for one in values if (text := _text(one))]
             elif ALL in self.columns and name not in self.clear:
                 yield name, [one for one in values if isinstance(one, str)]
+
+
+def _end_finding(table: Table, world: World, why: str) -> ClearColumns | NotYet:
+    """End an earlier finding, which no later look would end; NotYet if there was none."""
+    with suppress(ProofError):  # an unreadable memory may be that of a finding
+        if not world.recall(table, NAME, lasting=True):
+            return NotYet(why)
+    world.remember(table, NAME, {})
+    return ClearColumns(0, 0, (), why)
 
 
 def _text(value: Any) -> str:

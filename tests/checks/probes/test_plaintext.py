@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from bench.plaintext import email, identity, mobile, note
-from checks.model import NotYet, Outcome, Undecided
+from checks.model import NotYet, Outcome, Undecided, Verdict
 from checks.probes.plaintext import ClearColumns, Plaintext
+from checks.run import Check, run_probe
 from checks.world import MirrorSide
 from pipeline.errors import ConfigError
 from pipeline.model import Table
@@ -82,6 +83,25 @@ def test_it_is_off_until_columns_are_named_and_waits_for_rows() -> None:
 
     assert isinstance(Plaintext().measure(TABLE, World()), NotYet)
     assert isinstance(Plaintext(("*",)).measure(TABLE, empty), NotYet)
+
+
+@pytest.mark.parametrize("emptied", [True, False], ids=["the mirror", "the settings"])
+def test_a_finding_ends_when_there_is_nothing_left_to_look_at(*, emptied: bool) -> None:
+    world, probe = World(), Plaintext(("*",))
+    world.outdated.add("plaintext")
+    assert rule(probe, world) == Outcome.FAIL
+
+    if emptied:
+        world.rows_ = []
+    probe = probe if emptied else Plaintext()
+
+    assert rule(probe, world) == Outcome.PASS
+    assert rule(probe, world) is None
+
+
+def rule(probe: Plaintext, world: World) -> Outcome | None:
+    verdict = run_probe(Check("plaintext", probe, TABLE), world)
+    return verdict.ruling.outcome if isinstance(verdict, Verdict) else None
 
 
 @pytest.mark.parametrize(
