@@ -214,7 +214,8 @@ class Values:
         other = asked != comparison.asked  # sums of other columns are not comparable
         if other or fences is None:  # an earlier version stored no changed rows
             found = (world.recall(table, NAME, lasting=True) or {}).get("found", [])
-            self._begin(comparison, {**memory, "found": found})
+            opened = add_spans(memory.get("open", {}), memory.get("spans", {}))  # not ruled on
+            self._begin(comparison, {**memory, "found": found, "open": opened})
             return NotYet("a cycle has begun")
         changed = ChangedLook.loads(memory["changed"], table)
         seen = RowSuspects.loads(memory["rows"], table) if memory["rows"] else None

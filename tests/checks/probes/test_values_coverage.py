@@ -982,3 +982,21 @@ def test_a_lap_that_an_altered_mirror_begins_ends_as_the_first_one_does(world: F
     assert oldest[0] is None
     assert None not in oldest[4:]
     assert all(at > before for at in oldest if at)
+
+
+def test_a_range_that_differed_is_compared_again_after_an_alter_of_another_shard(
+    world: FakeWorld,
+) -> None:
+    """It is due again only in a lap's time, and no verdict passes until it is compared."""
+    settings = {"newest": 0, "block_rows": 1000, "ranges": 4}
+    cycles(world, 3, **settings)
+    world.contents[TWO, 5] += 1  # without a change in the log
+    world.time += 0.95 * probe().within
+    while not world.memory[NAME]["spans"]:
+        assert {one.ruling.outcome for one in cycles(world, 1, **settings)} <= {Outcome.PASS}
+    world.alter(ONE, v="int", more="int")
+
+    found = cycles(world, 6, **settings)
+
+    assert Outcome.PASS not in {one.ruling.outcome for one in found}
+    assert found[-1].ruling.keys == (f"{TWO}:5",)
