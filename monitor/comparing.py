@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from checks.compare.look import ComparedColumns, choose_columns
+from checks.compare.look import ComparedColumns, choose_columns, explain_key
 from checks.compare.walk import (
     ANY,
     MOST_RANGES,
@@ -302,7 +302,7 @@ def _choose_shards(table: Table, name: str) -> tuple[Shard, ...]:
 def _choose_columns(
     table: Table, shards: Sequence[Shard], world: World, names: Sequence[str]
 ) -> dict[Shard, ComparedColumns]:
-    """Return the columns of each shard to compare: *names*, or all that can be compared.
+    """Return the columns of each shard to compare: *names* and the key, or all.
 
     Shards without a landed schema are left out.
     """
@@ -319,11 +319,12 @@ def _choose_columns(
                 raise ConfigError(f"{shard} has no column {name!r}; known: {near}")
             if name in found.left_out:
                 raise ConfigError(f"column {name} cannot be compared: {found.left_out[name]}")
+        if why := explain_key(table, found):
+            raise ConfigError(f"rows of {shard} cannot be compared: {why}")
         if names:
-            own = tuple(one for one in found.columns if one.name in names)
-            others = {one: "--columns leaves it out" for one in known if one not in names}
+            asked = {*names, *table.key}
+            own = tuple(one for one in found.columns if one.name in asked)
+            others = {one: "--columns leaves it out" for one in known if one not in asked}
             found = ComparedColumns(own, {**others, **found.left_out})
-        if not found.columns:
-            raise ConfigError(f"no column of {shard} can be compared")
         chosen[shard] = found
     return chosen

@@ -401,16 +401,13 @@ def choose_bucketing(
 ) -> Bucketing | Undecided:
     """Choose how to divide *rows* of a shard, with about a hundred rows per bucket.
 
+    *columns* have the key of *table*, if it has one.
     If the source had more rows in the last scan, which *memory* has, that number counts.  The
     previous number of buckets is kept if it is about right, because a new number restarts the scan.
     """
     forms = {one.name: one for one in columns.columns}
     if not table.key:
         return Undecided("unsupported", f"{shard} has no key")
-    for name in table.key:
-        if name not in forms:
-            why = columns.left_out.get(name, "no column of that name has landed")
-            return Undecided("unsupported", f"key column {name} cannot be compared: {why}")
     at_source, before = _last_size(memory, shard)
     wanted = max(FEWEST, min(MOST, max(rows, at_source) // 100))
     buckets = 1 << (wanted - 1).bit_length()

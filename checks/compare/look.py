@@ -124,7 +124,23 @@ def choose_all_columns(table: Table, world: World) -> dict[Shard, ComparedColumn
         if not columns[shard].columns:
             why = next(iter(columns[shard].left_out.values()), "it has none")
             return Undecided("unsupported", f"no column of {shard} can be compared: {why}")
+        if why := explain_key(table, columns[shard]):
+            return Undecided("unsupported", why)
     return columns
+
+
+def explain_key(table: Table, columns: ComparedColumns) -> str:
+    """Return which column of the key is not among *columns*, and why; empty if all are.
+
+    The key must be part of a row's digest. Otherwise two rows with swapped values have the same sum
+    as before.
+    """
+    known = {one.name for one in columns.columns}
+    for name in table.key:
+        if name not in known:
+            why = columns.left_out.get(name, "no column of that name has landed")
+            return f"key column {name} cannot be compared: {why}"
+    return ""
 
 
 def digest_columns(listed: Sequence[str]) -> str:

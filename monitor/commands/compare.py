@@ -54,7 +54,7 @@ class IdRange(click.ParamType["Range"]):
 
 @click.command("compare")
 @click.argument("table")
-@click.option("--columns", default="", metavar="A,B", help="Compare only these columns.")
+@click.option("--columns", default="", metavar="A,B", help="Compare only these, and the key.")
 @click.option(
     "--range",
     "within",

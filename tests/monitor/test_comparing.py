@@ -307,6 +307,32 @@ def test_only_the_columns_that_were_asked_for_are_compared(shop: Shop) -> None:
     assert report.columns[SHARD].left_out["total"] == "--columns leaves it out"
 
 
+def test_two_rows_with_swapped_values_differ_if_only_that_column_is_compared(shop: Shop) -> None:
+    one, other = sorted({*shop.rows} - {id_ for n in range(15) for id_ in changed(n)})[:2]
+    notes = shop.rows[one]["note"], shop.rows[other]["note"]
+    shop.rows[one] = {**shop.rows[one], "note": notes[1]}
+    shop.rows[other] = {**shop.rows[other], "note": notes[0]}
+
+    report = compare(shop, columns=("note",))
+
+    assert [(a.id, a.columns) for a in report.result.differences] == [
+        (one, ("note",)),
+        (other, ("note",)),
+    ]
+    assert "id" not in report.columns[SHARD].left_out
+
+
+def test_a_table_whose_key_is_not_compared_is_an_error_with_the_reason(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows with swapped values would seem equal."""
+    computed = [replace(cast(Any, one), computed=one.name == "id") for one in WORK.columns]
+    monkeypatch.setattr(shop, "columns", lambda _: computed)
+
+    with pytest.raises(ConfigError, match="key column id cannot be compared: it is computed"):
+        compare(shop)
+
+
 def test_a_column_that_is_added_meanwhile_is_reported_as_not_compared(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

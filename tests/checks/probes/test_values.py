@@ -184,6 +184,20 @@ def test_a_column_that_the_collector_masks_is_named_and_makes_no_difference(
     assert "not compared: v: the collector alters it (column.mask.*)" in last.reason
 
 
+def test_two_swapped_values_are_no_pass_though_the_key_is_not_compared(world: FakeWorld) -> None:
+    """The sum of digests without keys is the same."""
+    world.alters = lambda name: "column.mask.*" if name == f"{TWO.name}.id" else ""
+    world.contents |= {(TWO, 5): 7, (TWO, 6): 8}
+    world.copied_contents |= {(TWO, 5): 8, (TWO, 6): 7}
+
+    *_, last = in_step("values", probe(), world, 4)
+
+    assert (last.outcome, last.code) == (Outcome.UNKNOWN, "unsupported")
+    assert last.reason == (
+        "key column id cannot be compared: the collector alters it (column.mask.*)"
+    )
+
+
 @pytest.mark.parametrize(
     ("effect", "shards", "outcome"),
     [
