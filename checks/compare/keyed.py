@@ -48,6 +48,7 @@ from pipeline.readings import RowVersion
 from pipeline.row_digest import (
     VERSION,
     Bucketing,
+    Form,
     KeyedRow,
     KeyValues,
     RangeDigest,
@@ -286,7 +287,7 @@ class KeyedComparison:
         """Return the keys, with values, of rows changed in batches in (*after*, *until*].
 
         None if there are too many, if a shard was emptied or got a new base, if some of these
-        batches were dropped, or if a value is neither an integer nor a text.
+        batches were dropped, or if a value is neither an integer nor a text at its source.
         """
         log, found = self.world.log(), ChangedKeys()
         if after < log.dropped or log.emptied_shards(self.table, after, until):
@@ -299,7 +300,7 @@ class KeyedComparison:
             by_shard.setdefault(shard, []).append(key)
         for shard in self.by.keys() & by_shard.keys():
             by, values = self.by[shard], self._key_values(shard, by_shard[shard])
-            if values is None:
+            if values is None or not self._are_integers_whole(shard):
                 return None
             for row in values:
                 plain = tuple(filter(is_plain_value, row))
@@ -307,6 +308,16 @@ class KeyedComparison:
                     return None
                 found.setdefault(shard, {})[digest_row(by.key, row).sum] = plain
         return found
+
+    def _are_integers_whole(self, shard: Shard) -> bool:
+        """Whether the integers of a key are integers at the source, too.
+
+        A TIME is not: no row is found by its microseconds, as if the row were deleted.
+        """
+        schema = self.world.schema(shard)
+        names = [one.name for one in self.by[shard].key if one.form is Form.INTEGER]
+        columns = [schema.column(name) if schema else None for name in names]
+        return all(one is not None and one.dialect.whole(one) for one in columns)
 
     def _rows_made(
         self, suspects: Iterable[Suspect], after: int

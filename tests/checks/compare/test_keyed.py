@@ -706,6 +706,23 @@ def test_a_key_that_finds_another_row_at_the_source_is_no_finding(
     assert "bucket_rows" in reads
 
 
+def test_a_row_whose_key_holds_a_time_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has it as microseconds, by which MySQL finds no row; the mirror has lost the row."""
+    world = filled()
+    for shard in (ONE, TWO):
+        world.alter(shard, id="time", v="int")
+    assert claims(world, 3)[-1] is not None
+    monkeypatch.setattr(FakeSource, "rows_by_key", lambda *_: ())
+    world.commit((Op.CREATE, TWO, 90))
+    world.catch_up()
+    world.copy[TWO].pop(90)
+    lost = world.time
+
+    assert not any(reaches(one, lost) for one in claims(world, 6))
+    world.tick(timedelta(minutes=30))
+    assert rule(world)[-1].keys == (text(TWO, 90),)
+
+
 def test_a_mirror_that_is_put_back_while_changes_are_followed_is_scanned_again(
     world: FakeWorld, reads: list[str]
 ) -> None:
