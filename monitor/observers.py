@@ -141,7 +141,7 @@ class Observers:
             ForeignWrites(
                 self.lake.lake,
                 self.store.waivers.waived,
-                self.store.waivers.end_of_commit,
+                self.store.waivers.end_of_commits,
                 self.store.waivers.known,
             ),
             sync_positions(self.config.sources, self.collectors, self.fences),

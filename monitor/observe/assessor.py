@@ -48,7 +48,6 @@ from monitor.store.holds import HoldRegistry
 from pipeline.apply.foreign_commits import foreign_hold
 from pipeline.checkpoint import Checkpoint
 from pipeline.copies.copy import CopyPosition
-from pipeline.errors import UnreachableError
 from pipeline.lags.lag import Lags, measure_lags
 from pipeline.lags.lag import measure_copy as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
@@ -108,18 +107,11 @@ class CertificateRevocation:
         self._ground[table] = now if before is None else _known(now, before)
 
     def take_back_waived(self, table: str, blocking: frozenset[str], at: datetime) -> None:
-        """Revoke the certificates of *table* that rest on a waiver of what is *blocking* now.
-
-        While the store cannot be written, no such certificate is accepted, and the next round
-        revokes it.
-        """
+        """Revoke the certificates of *table* that rest on a waiver of what is *blocking* now."""
         if not blocking <= self._blocking.get(table, frozenset()):
             gone = revoke_waived(self.certificates.holding(table), blocking, at)
-            try:
-                count = self.certificates.revoke(gone)
-            except UnreachableError:
-                return
             if gone:
+                count = self.certificates.revoke(gone)
                 log.warning("certificates_revoked", table=table, count=count, why=gone[0].why)
         self._blocking[table] = blocking
 

@@ -86,12 +86,9 @@ class Clocks:
     def _revoke(self, step: ClockStep) -> None:
         with self.deciding:
             gone = revoke_misdated(self.certificates.holding_since(step.since), step)
-            tables = {one.table for one in gone}
-            self.certificates.misdated |= tables
             if gone:
                 count = self.certificates.revoke(gone)
                 log.warning("certificates_revoked", count=count, why=gone[0].why)
-            self.certificates.misdated -= tables
 
     def step(self, source: str) -> ClockStep | None:
         """Return the last step back of *source*'s heartbeats; None if there was none."""

@@ -12,7 +12,7 @@ Removing a foreign key with a cascade does not undo the changes that it made wit
 The table stays in doubt until a new base has read it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,7 +32,7 @@ from pipeline.apply.foreign_commits import (
     waiver_id,
 )
 from pipeline.apply.mirror import Commit
-from pipeline.errors import ProofError, UnreachableError
+from pipeline.errors import ProofError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.tables.lake import Lake
@@ -46,14 +46,13 @@ class ForeignWrites:
     """Finds mirrors with foreign writes; each commit is read once.
 
     What was read belongs to the Delta table with that id. A recreated mirror is read again,
-    although its versions may have the same numbers. ``withdraw`` ends the waiver of an id ``at`` a
-    time. While that fails, the waiver accepts nothing here, and each look tries again.
-    ``past`` returns all waivers, also those that have ended.
+    although its versions may have the same numbers. ``withdraw`` ends the waivers of ids ``at`` a
+    time. ``past`` returns all waivers, also those that have ended.
     """
 
     lake: Lake
     waived: Callable[[], frozenset[str]]
-    withdraw: Callable[[str, datetime], object] = lambda _id, _at: None
+    withdraw: Callable[[Collection[str], datetime], object] = lambda _ids, _at: None
     past: Callable[[], Iterable[Waiver]] = tuple
     _seen: dict[str, KnownVersion] = field(default_factory=dict)
     _found: dict[str, Intrusion] = field(default_factory=dict)
@@ -62,7 +61,6 @@ class ForeignWrites:
     _put_back: dict[str, datetime] = field(default_factory=dict)
     _accepted: dict[str, frozenset[int]] = field(default_factory=dict)
     _ended: dict[str, frozenset[int]] = field(default_factory=dict)
-    _gone: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
         """Return, by table, the foreign writes that were found and not reverted."""
@@ -77,7 +75,6 @@ class ForeignWrites:
             ProofError: the log has lost commits that were never read.
         """
         before = self._last.get(table)
-        self._withdraw(table, at)
         if before is None:
             self._end_waivers(table, mirror.version, at)
             self._ended[table] = self._find_past(table, mirror.version, at)
@@ -92,22 +89,13 @@ class ForeignWrites:
 
     def _end_waivers(self, table: str, newest: int, at: datetime) -> None:
         """End the waivers of foreign commits above version *newest*, which are gone."""
-        gone = frozenset(one for one in self._find_accepted(table) if one > newest)
-        self._gone[table] = self._gone.get(table, frozenset()) | gone
-        self._withdraw(table, at)
-
-    def _withdraw(self, table: str, at: datetime) -> None:
-        """Withdraw the waivers of commits that are gone; the next look repeats what fails."""
-        for version in sorted(self._gone.get(table, ())):
-            try:
-                self.withdraw(waiver_id(table, version), at)
-            except UnreachableError:
-                return
-            self._gone[table] -= {version}
+        gone = [waiver_id(table, one) for one in self._find_accepted(table) if one > newest]
+        if gone:
+            self.withdraw(gone, at)
 
     def _find_accepted(self, table: str) -> frozenset[int]:
-        """Return the versions that a person has waived, and that are not known to be gone."""
-        return accepted_versions(table, self.waived()) - self._gone.get(table, frozenset())
+        """Return the versions that a person has waived."""
+        return accepted_versions(table, self.waived())
 
     def _find_past(self, table: str, newest: int, at: datetime) -> frozenset[int]:
         """Return the versions up to *newest* whose waivers have ended, but not by the service."""

@@ -14,6 +14,7 @@ change or key of a finding by its id.
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -454,14 +455,20 @@ class Waiver:
 class Waivers:
     """Waivers of every lane, until each is withdrawn or expires.
 
-    Only this object writes waivers, so they are read back once.
+    Only this object writes waivers, so they are read back once. The end of a waiver that the store
+    does not take applies at once, and the next transaction stores it.
     """
 
     database: Database
     clock: Callable[[], datetime] = _now
     _known: tuple[Waiver, ...] | None = None
     _ids: tuple[frozenset[str], datetime | None] | None = None  # valid until then
+    _ended: dict[tuple[str, datetime], datetime] = field(default_factory=dict)  # not stored yet
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        """Register this object, so that the next transaction stores the ends that wait."""
+        self.database.first.append(self)
 
     def add(self, waiver: Waiver) -> bool:
         """Record *waiver*; False if an open waiver of the same id lasts as long, which then stays.
@@ -487,13 +494,32 @@ class Waivers:
         self._forget()
         return True
 
-    def end_of_commit(self, id_: str, at: datetime) -> bool:
-        """End the waiver of a foreign commit that its mirror no longer has; False if none is open.
+    def end_of_commits(self, ids: Collection[str], at: datetime) -> None:
+        """End the open waivers of *ids*: foreign commits that their mirrors no longer have."""
+        given = {(one.id, one.at): at for one in self.known() if one.id in ids and one.is_open(at)}
+        if not given:
+            return
+        with self._lock:
+            self._ended |= given
+            self._known = self._ids = None
+        with suppress(UnreachableError), self.database.write():
+            pass  # each transaction first writes what waits
 
-        Do not call it inside another write.
-        """
-        why = "the mirror was rebuilt or put back, and no longer has that version"
-        return self.withdraw(id_, who=SERVICE, why=why, at=at)
+    @property
+    def waits(self) -> bool:
+        return bool(self._ended)
+
+    def write(self, connection: Connection) -> Callable[[], None]:
+        ended = dict(self._ended)
+        for (id_, given), at in ended.items():
+            own = (waivers.c.id == id_) & (waivers.c.at == given) & waivers.c.withdrawn.is_(None)
+            connection.execute(update(waivers).where(own).values(_end_of_commit(at)))
+        return lambda: self._stored(ended)
+
+    def _stored(self, ended: Iterable[tuple[str, datetime]]) -> None:
+        with self._lock:
+            self._ended = {one: at for one, at in self._ended.items() if one not in ended}
+            self._known = self._ids = None
 
     def end(
         self, prefix: str, *, why: str, at: datetime, but: Collection[str] = frozenset()
@@ -541,11 +567,18 @@ class Waivers:
         """Return waivers, newest first: all, or those of *id_*; an unreadable one is no waiver."""
         query = select(waivers).order_by(waivers.c.at.desc())
         query = query if id_ is None else query.where(waivers.c.id == id_)
-        return tuple(self.database.decoded(query, waivers, _waiver))
+        ended, found = self._ended, self.database.decoded(query, waivers, _waiver)
+        ends = ((one, ended.get((one.id, one.at))) for one in found)
+        return tuple(one if at is None else replace(one, **_end_of_commit(at)) for one, at in ends)
 
     def _forget(self) -> None:
         with self._lock:
             self._known = self._ids = None
+
+
+def _end_of_commit(at: datetime) -> dict[str, Any]:
+    why = "the mirror was rebuilt or put back, and no longer has that version"
+    return {"withdrawn": at, "withdrawn_by": SERVICE, "withdrawn_why": why}
 
 
 def _waiver(row: Row[tuple[object, ...]]) -> Waiver:

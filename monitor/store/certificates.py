@@ -7,7 +7,7 @@ of 42 days.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Connection,
     Row,
     bindparam,
     delete,
@@ -33,6 +34,7 @@ from monitor.store.database import Database
 from monitor.store.history import HISTORY, delete_rows, downsample
 from monitor.store.schema import certificates, decode_value, encode_value, fences
 from pipeline.clocks import ClockStep
+from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head, Position, Stage, stage_name
 
 MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
@@ -51,6 +53,8 @@ class Certificates:
     Only this object writes certificates. The newest of a few cuts of each table are cached until a
     certificate of the table is issued or revoked. A writer that adds them inside a larger
     transaction blocks readers until it ends.
+
+    A revocation that the store does not take holds at once, and the next transaction stores it.
     """
 
     database: Database
@@ -65,8 +69,12 @@ class Certificates:
     _cuts: set[datetime] | None = field(default=None, repr=False)  # all known cuts; None: unknown
     _since: set[str] = field(default_factory=set, repr=False)  # tables dropped from the cache since
     doubted: set[str] = field(default_factory=set)  # tables whose revocation is not stored yet
-    misdated: set[str] = field(default_factory=set)  # the same, because clocks went back
+    _revoked: dict[str, Certificate] = field(default_factory=dict, repr=False)  # not stored yet
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        """Register this object, so that the next transaction stores the revocations that wait."""
+        self.database.first.append(self)
 
     def add(self, *many: Certificate) -> int:
         """Store *many* in one transaction; return how many are new.
@@ -102,7 +110,7 @@ class Certificates:
 
         None also for a table whose revocation could not be stored: no certificate is valid for it.
         """
-        if table in self.doubted or table in self.misdated:
+        if table in self.doubted:
             return None
         about = stage_name(stage, copy)
         with self._lock:
@@ -162,26 +170,39 @@ class Certificates:
         )
         if since is not None:
             query = query.where(certificates.c.issued >= since)
-        return self._all(query.order_by(certificates.c.issued))
+        return self._valid(query)
 
     def holding_since(self, since: datetime) -> tuple[Certificate, ...]:
         """Return valid certificates of all tables issued at or after *since*, oldest first."""
         valid = certificates.c.revoked.is_(None) & (certificates.c.issued >= since)
-        query = select(certificates).where(valid)
-        return self._all(query.order_by(certificates.c.issued))
+        return self._valid(select(certificates).where(valid))
 
     def revoke(self, revoked: Sequence[Certificate]) -> int:
         """Record when and why each was revoked; return how many. An earlier revocation is kept."""
         if not revoked:
             return 0
-        mine = (certificates.c.id == bindparam("the_id")) & certificates.c.revoked.is_(None)
-        rows = [{"the_id": one.id, "when": one.revoked, "reason": one.why} for one in revoked]
-        change = update(certificates).where(mine)
-        change = change.values(revoked=bindparam("when"), why=bindparam("reason"))
-        with self.database.write() as connection:
-            count = connection.execute(change, rows).rowcount  # at once: the gate waits for it
+        try:
+            with self.database.write() as connection:
+                count = _store_revoked(connection, revoked)
+        except UnreachableError:
+            count = len(revoked)
+            with self._lock:
+                self._revoked = {**{one.id: one for one in revoked}, **self._revoked}
         self._forget(one.table for one in revoked)
         return count
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._revoked)
+
+    def write(self, connection: Connection) -> Callable[[], None]:
+        revoked = self._revoked
+        _store_revoked(connection, [*revoked.values()])
+        return lambda: self._wrote(revoked)
+
+    def _wrote(self, revoked: Mapping[str, Certificate]) -> None:
+        with self._lock:
+            self._revoked = {id_: one for id_, one in self._revoked.items() if id_ not in revoked}
 
     def list(
         self, table: str | None = None, stage: Stage | None = None, limit: int = 100
@@ -282,8 +303,22 @@ class Certificates:
                 self._newest.pop(table, None)
                 self._since.add(table)
 
+    def _valid(self, query: Any) -> tuple[Certificate, ...]:
+        found = self._all(query.order_by(certificates.c.issued))
+        return tuple(one for one in found if one.revoked is None)
+
     def _all(self, query: Any) -> tuple[Certificate, ...]:
-        return tuple(self.database.decoded(query, certificates, _certificate))
+        revoked, found = self._revoked, self.database.decoded(query, certificates, _certificate)
+        return tuple(revoked.get(one.id, one) for one in found)
+
+
+def _store_revoked(connection: Connection, revoked: Sequence[Certificate]) -> int:
+    """Store the revocations in one statement, because the gate waits for it."""
+    mine = (certificates.c.id == bindparam("the_id")) & certificates.c.revoked.is_(None)
+    rows = [{"the_id": one.id, "when": one.revoked, "reason": one.why} for one in revoked]
+    change = update(certificates).where(mine)
+    change = change.values(revoked=bindparam("when"), why=bindparam("reason"))
+    return connection.execute(change, rows).rowcount
 
 
 def _unneeded() -> ColumnElement[bool]:

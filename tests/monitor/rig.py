@@ -335,7 +335,7 @@ class Rig:
             self.clock,
             age,
             beat,
-            ForeignWrites(lake, waivers.waived, waivers.end_of_commit, waivers.known),
+            ForeignWrites(lake, waivers.waived, waivers.end_of_commits, waivers.known),
         )
         self.roster = TableRegistry(lambda: {"shop": self.dictionary}, self.rules, self.clock)
         self.census = SourceInventory(

@@ -10,10 +10,11 @@ from monitor.board import DiskView
 from monitor.observe.system_checks import Component, of_part
 from monitor.schedule import Job, Schedule
 from monitor.store.alerts import Waiver, Waivers
+from monitor.store.certificates import Certificates
 from monitor.store.ticks import Ticks
 from pipeline.errors import UnreachableError
 from tests.monitor.rig import USERS, Rig
-from tests.monitor.store.kit import Full
+from tests.monitor.store.kit import Full, ReadOnly
 
 FULL = "store /x/s.db: database or disk is full"
 DOWN = "down: connection refused"
@@ -96,6 +97,28 @@ def test_f120_a_revocation_that_cannot_be_stored_still_closes_the_gate(rig: Rig)
     kept = rig.certificate(certificate)
     assert kept.revoked
     assert rig.client.get("/v1/gate", params=asked).status_code != 200
+
+
+def test_a_mirror_that_is_made_anew_while_the_store_takes_nothing_stops_no_round(rig: Rig) -> None:
+    rig.round(4)
+    asked = {"table": USERS, "cut": "2026-03-29T12:00:02Z"}
+    certificate = rig.client.get("/v1/gate", params=asked).json()["tables"][0]["certificate"]
+    disk = ReadOnly(rig.store.database)
+    rig.rebuild(USERS)
+    rig.facts.broken["collector:shop"] = DOWN
+    for _ in range(3):
+        rig.watch(5)
+
+    assert rig.current.board.at == rig.now
+    assert [one for one in subjects(rig) if "collector:shop" in one]
+    assert rig.client.get("/v1/gate", params=asked).status_code != 200
+    assert rig.client.get(f"/v1/certificates/{certificate}").json()["revoked"]
+
+    disk.free()
+    rig.watch(5)
+    stored = Certificates(rig.store.database).get(certificate)
+    assert stored is not None
+    assert "another Delta table now" in stored.why
 
 
 def test_f120_readyz_names_the_store_that_takes_nothing(rig: Rig) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from monitor.observe.foreign_writes import UnloggedChanges
-from monitor.store.alerts import Waiver
+from monitor.store.alerts import Waiver, Waivers
 from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
 from pipeline.apply.foreign_commits import waiver_id
@@ -182,7 +182,7 @@ def test_a_mirror_that_was_put_back_is_not_verified_also_if_a_waiver_ended(
 def test_a_store_that_refuses_to_end_a_waiver_hides_no_new_mirror(rig: Rig) -> None:
     rig.intrude(USERS)
     rig.watch(2)
-    id_ = waive(rig)
+    waive(rig)
     rig.round(2)
     disk = ReadOnly(rig.store.database)
     rig.rebuild(USERS)
@@ -191,13 +191,38 @@ def test_a_store_that_refuses_to_end_a_waiver_hides_no_new_mirror(rig: Rig) -> N
     sample = rig.watcher.look(timedelta(), [USERS]).mirrors[USERS]
     open_while_full = rig.store.waivers.waived()
     disk.free()
-    rig.second(2)
-    rig.watcher.look(timedelta(), [USERS])
+    rig.round()
 
     assert isinstance(sample, Sample)
     assert sample.value.put_back is not None
-    assert open_while_full == {id_}
-    assert not rig.store.waivers.waived()
+    assert not open_while_full
+    assert [one.withdrawn_by for one in Waivers(rig.store.database).list()] == ["sluice"]
+
+
+def test_a_waiver_whose_end_the_store_does_not_take_accepts_no_new_commit(rig: Rig) -> None:
+    rig.intrude(USERS)
+    rig.watch(2)
+    id_ = waive(rig)
+    disk = ReadOnly(rig.store.database)
+    rig.rebuild(USERS)
+    rig.second(2)
+    rig.watcher.look(timedelta(), [USERS])
+    while waiver_id(USERS, rig.lake.mirrors[USERS].version + 1) != id_:
+        rig.apply(USERS)
+    rig.intrude(USERS)
+    rig.second(2)
+
+    status, answer = rig.ask(USERS, cut="2026-03-29T12:00:02Z")
+    (listed,) = rig.client.get("/v1/waivers").json()
+    disk.free()
+    again = Waiver(id_, "a known repair, too", "ann", rig.now)
+    added = rig.store.waivers.add(again)
+    rig.round(2)
+
+    assert (status, codes_of(answer)[0]) == (409, "foreign_write")
+    assert listed["withdrawn_by"] == "sluice"
+    assert (added, rig.store.waivers.list()) == (True, (again,))
+    assert rig.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 200
 
 
 def merge(rig: Rig, times: int) -> None:
