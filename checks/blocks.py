@@ -36,7 +36,8 @@ from checks.model import (
     Verified,
 )
 from checks.named_rows import subtract_rows
-from pipeline.checkpoint import SETTING, Checkpoint, Gap, Incarnations, Quarantine
+from pipeline.apply.foreign_commits import waiver_id
+from pipeline.checkpoint import DELAY, SETTING, Checkpoint, Gap, Incarnations, Quarantine
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
 from pipeline.model import Missing, Ordering, Shard, Stage, Table
@@ -250,16 +251,21 @@ def find_unwaived(inputs: Inputs, gating: frozenset[str]) -> frozenset[str]:
     return frozenset(found - inputs.waived - {""})
 
 
-def find_waived(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
+def find_waived(inputs: Inputs, gating: frozenset[str], version: int) -> tuple[str, ...]:
     """Return the ids of what would block a ready table, or make it UNKNOWN, without a waiver.
 
-    So do all waivers of a clock of its sources: what they are of is not in the inputs.
+    So do all waivers of a clock or a setting of its sources: what they are of is not in the inputs.
+    Foreign commits of the mirror count up to *version*, which is -1 if nothing rests on the mirror.
     """
-    if not inputs.waived:
-        return ()
-    clocks = tuple(f"clock:{source}:" for source in inputs.table.sources)
-    found = {id_ for id_ in inputs.waived if id_.startswith(clocks)}
-    return tuple(sorted(found | find_unwaived(replace(inputs, waived=frozenset()), gating)))
+    table, mirror = inputs.table.name, inputs.samples.mirror
+    accepted = () if isinstance(mirror, Missing) else mirror.value.accepted
+    found = {waiver_id(table, one) for one in accepted if one <= version}
+    if inputs.waived:
+        kinds = ("clock", SETTING, DELAY)
+        hidden = tuple(f"{kind}:{source}:" for kind in kinds for source in inputs.table.sources)
+        found |= {id_ for id_ in inputs.waived if id_.startswith(hidden)}
+        found |= find_unwaived(replace(inputs, waived=frozenset()), gating)
+    return tuple(sorted(found))
 
 
 def landed_sources(inputs: Inputs) -> set[str]:

@@ -208,7 +208,7 @@ def _explain_lost(one: Certificate, ground: CertificateBasis, at: datetime) -> s
         return _image_lost(one, ground.mirror, at)
     if one.stage is Stage.COPY and one.evidence.copy in ground.copies:
         return _copy_lost(one.evidence, ground.copies[one.evidence.copy])
-    return _mirror_lost(one.evidence, ground.mirror)
+    return _mirror_lost(one, ground.mirror)
 
 
 def _batch_lost(evidence: Evidence, ground: CertificateBasis) -> str:
@@ -274,7 +274,8 @@ def _other_mirror(evidence: Evidence, mirror: MirrorPosition | str) -> str:
     return ""
 
 
-def _mirror_lost(evidence: Evidence, mirror: MirrorPosition | str) -> str:
+def _mirror_lost(one: Certificate, mirror: MirrorPosition | str) -> str:
+    evidence = one.evidence
     why = _other_mirror(evidence, mirror)
     if why or isinstance(mirror, str):
         return why
@@ -287,6 +288,11 @@ def _mirror_lost(evidence: Evidence, mirror: MirrorPosition | str) -> str:
         return (
             f"the mirror holds batch {mirror.batch}, but the certificate rests on"
             f" {evidence.applied}"
+        )
+    if mirror.put_back is not None and one.issued < mirror.put_back:
+        return (
+            f"the mirror was put back to an older version; {evidence.version} may be another"
+            " commit now"
         )
     return ""
 

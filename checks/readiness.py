@@ -323,13 +323,14 @@ def _certificate(
     if evidence is None or isinstance(checkpoint, Missing):
         return None
     offsets = landed_offsets(checkpoint.value, inputs.topics)
+    version = -1 if evidence.version is None else evidence.version
     evidence = replace(
         evidence,
         offsets=offsets,
         ordering=inputs.ordering,
         copy=question.copy,
         verified_through=verified_through(inputs) if question.stage is Stage.MIRROR else None,
-        waived=find_waived(inputs, policy.gating),
+        waived=find_waived(inputs, policy.gating, version),
     )
     return certify(
         inputs.table.name,

@@ -160,7 +160,10 @@ def _onward(before: CertificateBasis, now: CertificateBasis) -> bool:
         return True
     if not isinstance(now.mirror, MirrorPosition) or not isinstance(before.mirror, MirrorPosition):
         return False
-    same = now.mirror.mirror == before.mirror.mirror
+    same = (now.mirror.mirror, now.mirror.put_back) == (
+        before.mirror.mirror,
+        before.mirror.put_back,
+    )
     later = now.mirror.version >= before.mirror.version and now.mirror.batch >= before.mirror.batch
     kept = all(one in now.mirror.images for one in before.mirror.images)
     return same and later and kept

@@ -69,7 +69,8 @@ class ForeignWrites:
     def inspect(self, table: str, mirror: MirrorPosition, at: datetime) -> MirrorPosition:
         """Search *mirror*'s commits since the last call for a foreign one.
 
-        Return *mirror* with its ``put_back`` and ``foreign``. *at* is a time after it was read.
+        Return *mirror* with its ``put_back``, ``foreign`` and ``accepted``. *at* is a time after it
+        was read.
 
         Raises:
             ProofError: the log has lost commits that were never read.
@@ -85,7 +86,9 @@ class ForeignWrites:
         self._last[table] = mirror
         self._search(table, mirror, at)
         foreign = max(self._foreign.get(table, ()), default=-1)
-        return replace(mirror, put_back=self._put_back.get(table), foreign=foreign)
+        accepted = self._accepted.get(table, frozenset())
+        put_back = self._put_back.get(table)
+        return replace(mirror, put_back=put_back, foreign=foreign, accepted=accepted)
 
     def _end_waivers(self, table: str, newest: int, at: datetime) -> None:
         """End the waivers of foreign commits above version *newest*, which are gone."""

@@ -60,8 +60,9 @@ class MirrorPosition:
     ``mirror`` is its table id, which differs for a recreated table in the same folder. ``images``
     are the versions that are images of cuts, oldest cut first. ``put_back`` is when a look last
     found an older version than before. ``foreign`` is the newest version of a foreign
-    commit, even a waived one; -1 if none is known. ``entry`` is the digest of the version's log
-    entry; empty if it is not known.
+    commit, even a waived one; -1 if none is known. ``accepted`` are the versions of foreign commits
+    whose waivers this look has used. ``entry`` is the digest of the version's log entry; empty if
+    it is not known.
     """
 
     version: int
@@ -70,6 +71,7 @@ class MirrorPosition:
     images: tuple[Image, ...] = ()
     put_back: datetime | None = None
     foreign: int = -1
+    accepted: frozenset[int] = frozenset()
     entry: str = field(default="", compare=False)
 
     def image(self, cut: datetime) -> Image | None:

@@ -55,6 +55,12 @@ def taken_back(one: Certificate, ground: CertificateBasis) -> str:
             "the mirror is another Delta table now (n), so its rows are not proven",
             id="another",
         ),
+        pytest.param(
+            MirrorPosition(9, 8, "m", put_back=NOW + timedelta(seconds=1)),
+            "the mirror was put back to an older version; 7 may be another commit now",
+            id="put back, and grown again",
+        ),
+        pytest.param(MirrorPosition(9, 8, "m", put_back=NOW), "", id="put back before"),
         pytest.param("no route", "its mirror cannot be read: no route", id="not to be read"),
         pytest.param(None, "", id="nobody could look"),
     ],

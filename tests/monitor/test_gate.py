@@ -793,6 +793,28 @@ def test_a_certificate_from_under_a_waiver_does_not_answer_after_its_end(
     assert healthy.ask(cut=EARLIER, stage=stage)[0] == 200
 
 
+@pytest.mark.parametrize("kind", ["setting", "delay"])
+def test_a_certificate_from_under_a_waiver_of_a_setting_does_not_answer_after_its_end(
+    healthy: Rig, kind: str
+) -> None:
+    """The next batch lands without the gap, and the first one after the waiver opens it again."""
+    issued_before = healthy.ask(cut=DAY)[1]["tables"][0]["certificate"]
+    id_ = f"{kind}:shop:skipped@0a1b2c3d"
+    gap = Gap(id_, f"{kind}:shop", 0, 1, 1, "tables are skipped", shards=(f"shop/{USERS}",))
+    healthy.set_checkpoint(gaps={id_: gap})
+    healthy.store.waivers.add(Waiver(id_, "they are not needed", "me", healthy.now))
+    healthy.set_checkpoint(gaps={})
+    healthy.second(2)
+    waived = healthy.ask(cut=EARLIER)[1]["tables"][0]["certificate"]
+    healthy.store.waivers.withdraw(id_, who="me", why="they are", at=healthy.now)
+    healthy.set_checkpoint(gaps={id_: gap})
+    healthy.second(2)
+
+    assert healthy.ask(cut=EARLIER)[0] == 409
+    assert healthy.certificate(waived).why == f"a waiver that it rests on has ended: {id_}"
+    assert healthy.ask(cut=DAY)[1]["tables"][0]["certificate"] == issued_before
+
+
 @pytest.mark.parametrize("again", ["longer", "anew"])
 def test_a_waiver_that_is_given_twice_holds_certificates_no_longer_than_once(
     healthy: Rig, again: str
