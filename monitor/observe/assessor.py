@@ -52,7 +52,7 @@ from pipeline.lags.lag import Lags, measure_lags
 from pipeline.lags.lag import measure_copy as lags_of_copy
 from pipeline.lags.samples import MirrorPosition
 from pipeline.landing.gaps import NEW_RULE
-from pipeline.model import Missing, Order, Shard, Stage, Table
+from pipeline.model import Missing, Shard, Stage, Table
 from pipeline.reports import Hold
 from pipeline.settings import SourceSettings
 from pipeline.transports.topics import spell_topic
@@ -225,7 +225,7 @@ class Assessor:
     hold_registry: HoldRegistry
     waived: Callable[[], frozenset[str]]
     residuals: Callable[[], Mapping[str, int]]
-    unproven: Callable[[Table, Mapping[Shard, Order]], str | Missing]
+    unproven: Callable[[Table, Checkpoint | None], str | Missing]
     unlisted: Callable[[Table, Checkpoint | None], str]
     doubts: Callable[[Sequence[str], datetime], tuple[Reason, ...]]
     clock: Callable[[], datetime]
@@ -266,8 +266,9 @@ class Assessor:
         gains = self.gains_shard(table.name)
         self._forfeits.take_back(table.name, look, facts.at, lacking, gains=gains)
         samples, checkpoint = look.samples(table), look.checkpoint
+        newest = None if isinstance(checkpoint, Missing) else checkpoint.value
         doubts = self.doubts(table.sources, facts.at)
-        counts = {} if isinstance(checkpoint, Missing) else self._partitions(checkpoint.value)
+        counts = {} if newest is None else self._partitions(newest)
         earlier = None if doubts else self._earlier.get(table.name)
         topics, statements = self._named_topics(table)
         inputs = Inputs(
@@ -280,10 +281,8 @@ class Assessor:
             waived=facts.waived,
             residual=facts.residuals.get(table.name, 0),
             verdicts=self.rulings.of(table.name),
-            unproven=self.unproven(table, _bases(look)),
-            unlisted=self.unlisted(
-                table, None if isinstance(checkpoint, Missing) else checkpoint.value
-            ),
+            unproven=self.unproven(table, newest),
+            unlisted=self.unlisted(table, newest),
             ordering=weakest_ordering(table, self.orderings),
             weak_order=(
                 *unaccepted_reasons(table, self.orderings),
@@ -430,10 +429,6 @@ def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:
     for hold in holds:
         known.setdefault((hold.subject, hold.id), hold)
     return tuple(known.values())
-
-
-def _bases(look: Sampling) -> Mapping[Shard, Order]:
-    return {} if isinstance(look.checkpoint, Missing) else look.checkpoint.value.bases
 
 
 def _intruded(table: Table, look: Sampling) -> Iterator[Hold]:

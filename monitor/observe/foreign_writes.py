@@ -12,7 +12,7 @@ Removing a foreign key with a cascade does not undo the changes that it made wit
 The table stays in doubt until a new base has read it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,6 +32,7 @@ from pipeline.apply.foreign_commits import (
     waiver_id,
 )
 from pipeline.apply.mirror import Commit
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import ProofError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Missing, Order, Shard, Table
@@ -229,29 +230,30 @@ class UnloggedChanges:
     clock: Callable[[], datetime]
     _kept: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def unproven(self, table: Table, bases: Mapping[Shard, Order]) -> str | Missing:
+    def unproven(self, table: Table, checkpoint: Checkpoint | None) -> str | Missing:
         """Describe unlogged changes of *table*, now or since its base; empty if there are none.
 
-        *bases* has the order of each shard's newest base; empty if it is not known.
+        A base counts if its rows began to be read after the cause was last reported.
         """
-        reason, known = (
-            self.explain_unproven(table),
-            ((shard, bases.get(shard)) for shard in table.shards),
-        )
-        own = {shard_name(shard): [*base.parts] for shard, base in known if base is not None}
+        reason = self.explain_unproven(table)
+        begun = None if checkpoint is None else _find_begun(table, checkpoint)
         try:
             kept = self._recall(table.name)
         except ProofError as error:
-            if not own:
+            if not begun:
                 return str(error)
-            kept = {"why": f"{error}", "bases": own}  # as if it had been in doubt until now
+            kept = {"why": f"{error}", "bases": begun}  # as if it had been in doubt until now
             self._keep(table.name, {}, kept)
         if reason and isinstance(reason, str):
-            self._keep(table.name, kept, {"why": reason, "bases": own or kept.get("bases", {})})
+            known = kept.get("bases") if begun is None else begun
+            self._keep(table.name, kept, {"why": reason, "bases": known})
             return reason
         if not kept or isinstance(reason, Missing):
             return reason
-        if own and all(own.get(shard, old) != old for shard, old in kept["bases"].items()):
+        if kept["bases"] is None:  # while it was in doubt, nothing was known of its bases
+            before, kept = kept, {**kept, "bases": begun}
+            self._keep(table.name, before, kept)
+        elif checkpoint is not None and _is_read_since(table, checkpoint, kept["bases"]):
             self._keep(table.name, kept, {})
             return reason
         return f"{kept['why']}{SINCE_GONE}"
@@ -265,3 +267,31 @@ class UnloggedChanges:
         if before != kept:
             self.memory.remember(table, CHECK, kept, self.clock())
             self._kept[table] = kept
+
+
+def _find_begun(table: Table, checkpoint: Checkpoint) -> Mapping[str, list[int]]:
+    """Return, by shard, the order of its newest base or reading that has begun."""
+    found = ((shard, max(_begun_orders(shard, checkpoint), default=None)) for shard in table.shards)
+    return {shard_name(shard): [*order.parts] for shard, order in found if order is not None}
+
+
+def _begun_orders(shard: Shard, checkpoint: Checkpoint) -> Iterator[Order]:
+    backfill, snap = checkpoint.backfills.get(shard), checkpoint.snaps.get(shard)
+    known = [checkpoint.bases.get(shard), None if snap is None else snap.order]
+    known += [one.get(shard.source) for one in (checkpoint.snapshots, checkpoint.initial)]
+    known += [backfill.order] if backfill is not None and backfill.done is None else []
+    yield from (order for order in known if order is not None)
+
+
+def _is_read_since(
+    table: Table, checkpoint: Checkpoint, begun: Mapping[str, Sequence[int]]
+) -> bool:
+    """Whether each shard has a base that began after *begun*; a lower epoch is of a new log."""
+    bases = {shard_name(one): checkpoint.bases.get(one) for one in table.shards}
+    if all(base is None for base in bases.values()):
+        return False
+    pairs = ((bases[name], Order(*begun[name])) for name in bases if name in begun)
+    return all(
+        base is not None and (base.event > old.event or base.epoch < old.epoch)
+        for base, old in pairs
+    )

@@ -1,9 +1,10 @@
 """Others' commits to a mirror are seen by the gate at once, also to one that was made anew."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,11 @@ from monitor.store.alerts import Waiver, Waivers
 from monitor.store.history import CheckMemory
 from monitor.store.store import ServiceStore
 from pipeline.apply.foreign_commits import waiver_id
+from pipeline.backfill_state import Backfill
+from pipeline.checkpoint import Checkpoint, OpenSnapshot
 from pipeline.lags.samples import Sample
-from pipeline.model import Missing, Order, Shard, Table
-from tests.monitor.rig import USERS, Rig, codes_of
+from pipeline.model import Missing, Order, Origin, Shard, Table
+from tests.monitor.rig import NOON, USERS, Rig, codes_of
 from tests.monitor.store.kit import ReadOnly
 
 
@@ -226,9 +229,6 @@ def test_a_waiver_whose_end_the_store_does_not_take_accepts_no_new_commit(rig: R
     assert rig.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 200
 
 
-def merge(rig: Rig, times: int) -> None:
-    for _ in range(times):
-        rig.apply(USERS)
 def certify(rig: Rig, **asked: str) -> str:
     """Return the id of the certificate that answers; empty if none does."""
     rig.write_heartbeat()
@@ -278,6 +278,9 @@ def test_a_certificate_from_under_a_waived_commit_does_not_answer_once_that_is_r
     assert certify(rig, stage="landed") == landed
 
 
+def merge(rig: Rig, times: int) -> None:
+    for _ in range(times):
+        rig.apply(USERS)
     rig.watch(2)
 
 
@@ -441,10 +444,11 @@ class Life:
             lambda _: self.told, self.store.memory, lambda: datetime.now(UTC)
         )
 
-    def says(self, told: str | Missing, bases: Mapping[Shard, Order]) -> str | Missing:
-        """What is unproven, when the sources say *told* and the mark has *bases*."""
+    def says(self, told: str | Missing, bases: Mapping[Shard, Order], **more: Any) -> str | Missing:
+        """What is unproven, when the sources say *told* and the mark has *bases*; no mark if {}."""
         self.told = told
-        return self.doubts.unproven(TABLE, bases)
+        mark = Checkpoint("main", 1, bases=bases, **more) if bases or more else None
+        return self.doubts.unproven(TABLE, mark)
 
 
 @pytest.fixture
@@ -481,6 +485,58 @@ def test_a_base_that_was_taken_while_the_cascade_was_there_ends_no_doubt(
     life.says(WHY, NEW)
 
     assert WHY in str(life.says("", NEW))
+
+
+def reading(order: Order) -> Backfill:
+    return Backfill("b", Origin.SNAPSHOT, order, "A", 1)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        pytest.param({"backfills": {TABLE.shards[0]: reading(SECOND)}}, id="backfill"),
+        pytest.param({"snaps": {TABLE.shards[0]: OpenSnapshot(SECOND, 1)}}, id="snapshot"),
+        pytest.param({"snapshots": {"a": SECOND}}, id="snapshot of its source"),
+    ],
+)
+@pytest.mark.parametrize("based", [True, False], ids=["another base", "the first base"])
+def test_a_base_that_began_while_the_cascade_was_there_ends_no_doubt(
+    start: Callable[[], Life], begun: dict[str, Any], based: bool
+) -> None:
+    """A row that was read before the cascade changed it stays wrong."""
+    life = start()
+    life.says(WHY, OLD if based else {}, **begun)
+
+    assert WHY in str(life.says("", NEW))
+    assert life.says("", dict.fromkeys(OLD, replace(SECOND, pos=200))) == ""
+
+
+def test_a_doubt_from_while_the_change_log_was_silent_lasts_until_a_new_base(
+    start: Callable[[], Life],
+) -> None:
+    assert start().says(WHY, {}) == WHY
+
+    life = start()
+    assert WHY in str(life.says("", {}))
+    assert WHY in str(life.says("", OLD))
+    assert WHY in str(life.says("", OLD))
+    assert life.says("", NEW) == ""
+
+
+def test_the_first_base_ends_the_doubt_of_a_table_that_had_none(start: Callable[[], Life]) -> None:
+    life = start()
+    life.says(WHY, {}, snapshots={})
+
+    assert life.says("", NEW) == ""
+
+
+def test_a_shard_that_has_left_the_table_keeps_no_doubt(start: Callable[[], Life]) -> None:
+    bases = {"b/shop.gone": [1, 9, 0, 0], str(TABLE.shards[0]): [*FIRST.parts]}
+    life = start()
+    life.store.memory.remember(TABLE.name, "unproven", {"why": WHY, "bases": bases}, NOON)
+
+    assert WHY in str(life.says("", OLD))
+    assert life.says("", NEW) == ""
 
 
 def test_a_source_that_has_not_told_is_no_end_of_a_doubt(start: Callable[[], Life]) -> None:
