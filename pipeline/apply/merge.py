@@ -44,6 +44,7 @@ from pipeline.apply.decide import (
 from pipeline.apply.fold import ROW_OPS, Folded, fold_changes
 from pipeline.apply.invariants import (
     Demands,
+    Occurrences,
     PlannedSlice,
     ReferredTable,
     Searches,
@@ -51,7 +52,15 @@ from pipeline.apply.invariants import (
     require_valid,
 )
 from pipeline.apply.partial_rows import ReadValues, ValueSources, fill_missing_values, is_partial
-from pipeline.apply.row_metadata import META, SLUICE, Adoption, RowOrigins, flat_column, row_origins
+from pipeline.apply.row_metadata import (
+    META,
+    NO_ORIGINS,
+    SLUICE,
+    Adoption,
+    RowOrigins,
+    flat_column,
+    row_origins,
+)
 from pipeline.errors import HeldError
 from pipeline.minute_counts import (
     NO_MINUTE,
@@ -335,6 +344,52 @@ def _slice(
         elsewhere=partial(references_exist, task.others, searches),
         peek=peek,
     )
+
+
+def require_valid_late(task: MergeTask[Any], late: pa.Table, cut: datetime) -> None:
+    """Check the rows that the image of *cut* gets by *late* changes, without those of the mirror.
+
+    Later changes may hide these rows from the mirror, and so from the check of the slice. Partial
+    rows are not checked, because their other values are those of the image.
+
+    Raises:
+        HeldError: as `require_valid`.
+    """
+    changes = _rows_of(late, *ROW_OPS)
+    if task.demands is None or not len(changes):
+        return
+    changes = changes.filter(pa.array(~is_below(row_origins(changes), _raised(late))))
+    folded = fold_changes(changes)
+    whole = folded.rows.filter(pa.array(~is_partial(folded.rows)))
+    try:
+        rows = _typed(task, replace(folded, rows=whole))
+    except HeldError:  # the image is not corrected by such changes
+        return
+    count = len(whole)
+    nowhere = np.full(count, -1, np.int32), np.zeros(count, np.int64), row_origins(whole)
+    alone = PlannedSlice(
+        table=task.table,
+        columns=task.columns,
+        changes=changes,
+        folded=whole,
+        rows=rows,
+        found=Found(*nowhere),
+        verdicts=np.full(count, RowVerdict.INSERT),
+        raised={},
+        search=lambda _: _NOTHING,
+        elsewhere=lambda _, values, __: pa.array([True] * len(values), pa.bool_()),
+    )
+    try:
+        require_valid(replace(task.demands, there=0), alone)
+    except HeldError as error:
+        why = f"these changes are late for the image of {cut.isoformat()}, which gets them even if"
+        detail = f"{error.detail}; {why} later ones correct the rows"
+        raise HeldError(error.reason, detail, error.waiver) from error
+
+
+_NOTHING = Occurrences(
+    np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), NO_ORIGINS
+)
 
 
 def _withdrawn(task: MergeTask[Any], folded: Folded, found: Found, verdicts: Verdicts) -> Verdicts:

@@ -33,7 +33,7 @@ import structlog
 from pipeline.apply.archive_evidence import LandedArchives
 from pipeline.apply.decide import Floors, highest_orders
 from pipeline.apply.fold import ROW_OPS
-from pipeline.apply.merge import MergeFunction, MergeResult, MergeTask
+from pipeline.apply.merge import MergeFunction, MergeResult, MergeTask, require_valid_late
 from pipeline.apply.mirror import (
     WRITTEN,
     CommitStamp,
@@ -319,7 +319,10 @@ def _late(job: MergeJob[S], changes: str, rows: pa.Table) -> dict[datetime, Late
         keys = some["key"].combine_chunks()
         return pa.concat_tables([one.filter(pc.is_in(one["key"], keys)) for one in found])
 
-    return find_late_changes(job.images, rows, landed, job.day, job.zone)
+    found = [*select_late(job.images, rows, landed)]
+    for image, late in found:
+        require_valid_late(job.task, late, image.cut)
+    return {image.cut: _count_late(late, job.day, job.zone) for image, late in found}
 
 
 def split_group(group: JobGroup, count: int) -> tuple[JobGroup, ...]:
@@ -542,14 +545,13 @@ def below_cut(changes: pa.Table, positions: Mapping[str, Order]) -> pa.Table:
     return changes.filter(kept)
 
 
-def find_late_changes(
-    images: Sequence[Image], changes: pa.Table, landed: Landed, day: Column | None, zone: str
-) -> dict[datetime, LateChanges]:
-    """Cut -> those of *changes* that are late for its image; calls *landed* only if some may be.
+def select_late(
+    images: Sequence[Image], changes: pa.Table, landed: Landed
+) -> Iterator[tuple[Image, pa.Table]]:
+    """Yield each image with those of *changes* that are late for it, if any.
 
-    They are counted by the days of the column *day*, if there is one.
+    It calls *landed* only if some may be.
     """
-    found: dict[datetime, LateChanges] = {}
     acting = changes.filter(
         pc.is_in(flat_column(changes["op"]), pa.array([str(op) for op in ACTING]))
     )
@@ -559,9 +561,12 @@ def find_late_changes(
         if len(late):
             late = _first_sent(late, landed(late), image.batch)
         if len(late):
-            batch, days = pc.max(late["batch"]).as_py(), _days(late, day, zone)
-            found[image.cut] = LateChanges(batch, len(late), days)
-    return found
+            yield image, late
+
+
+def _count_late(late: pa.Table, day: Column | None, zone: str) -> LateChanges:
+    """Count *late* changes by the days of the column *day*, if there is one."""
+    return LateChanges(pc.max(late["batch"]).as_py(), len(late), _days(late, day, zone))
 
 
 def add_late_changes(

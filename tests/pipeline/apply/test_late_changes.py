@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from checks.certificate import Certificate, CertificateBasis, Evidence, revoke_lost
-from pipeline.apply.merge_job import below_cut, find_late_changes
+from pipeline.apply.merge_job import below_cut, select_late
 from pipeline.image import Image
 from pipeline.model import Op, Order, Origin, Stage
 from pipeline.settings import PublishRule
@@ -169,4 +169,4 @@ def test_where_nothing_can_be_late_nobody_asks_what_has_landed() -> None:
     order = pa.array([{"epoch": 1, "log": 1, "pos": 60, "row": 0}], kind)
     changes = pa.table({"source": ["s"], "op": ["u"], "batch": [9], "order": order})
 
-    assert find_late_changes([made], changes, never, None, "UTC") == {}
+    assert [*select_late([made], changes, never)] == []

@@ -36,13 +36,15 @@ from pipeline.delta.store import open_store
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.invariants.expectations import Expectations
 from pipeline.invariants.invariant import Breach, IntendedRows
+from pipeline.invariants.not_null import NotNull
+from pipeline.invariants.unique import Unique
 from pipeline.model import Op
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.types import MySqlColumn as Column
 from pipeline.suites import ExpectationSettings, Severity
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
-from tests.builders.lake import ID, NOW, LocalLake, row
+from tests.builders.lake import ID, NOW, LocalLake, hold_of, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 CUT = NOW + timedelta(minutes=25)
@@ -455,6 +457,49 @@ def test_what_is_of_the_table_holds_no_rows(
     (turn,) = made.run()
 
     assert turn.hold is None
+
+
+def test_late_rows_that_a_late_truncate_removes_are_in_no_image(tmp_path: Path) -> None:
+    rule = InvariantRule("db.*", (("not_null", NotNull(("name",))),))
+    publish = (PublishRule("db.*", how="parquet"),)
+    made = LocalLake(tmp_path / "lake", publish=publish, invariants=(rule,))
+    made.play([row(C, 10, 1, "a")])
+    made.now = CUT
+    made.end_day(CUT, 50, DAY)
+    made.run()
+    made.land(row(C, 40, 2, None), row(Op.TRUNCATE, 45, None), row(C, 70, 3, "right"))
+
+    assert made.apply().hold is None
+    assert made.rows() == {3: "right"}
+
+
+@pytest.mark.parametrize("earlier", [True, False], ids=["in the mirror", "in the same slice"])
+def test_a_late_row_is_held_before_an_image_gets_it_also_if_a_later_change_is_good(
+    tmp_path: Path, *, earlier: bool
+) -> None:
+    rule = InvariantRule(
+        "db.*", (("not_null", NotNull(("name",))), ("unique", Unique((("name",),))))
+    )
+    publish = (PublishRule("db.*", how="parquet"),)
+    made = LocalLake(tmp_path / "lake", publish=publish, invariants=(rule,))
+    made.play([row(C, 10, 1, "a"), row(C, 11, 2, "b"), row(C, 12, 3, "c")])
+    made.now = CUT
+    made.end_day(CUT, 50, DAY)
+    made.land(*([row(U, 60, 1, "right")] if earlier else []))
+    made.run()
+    writing(made).run(made.state())
+    made.land(row(U, 40, 2, "b"), row(D, 41, 3), row(U, 45, 1, None), row(U, 70, 1, "right"))
+
+    hold = hold_of(made.apply())
+
+    assert hold.reason == "invalid"
+    assert 'not_null: name is NULL in 1 row, key ["s","db.t","1"]' in hold.detail
+    assert f"late for the image of {CUT.isoformat()}" in hold.detail
+    assert made.rows() == {1: "right" if earlier else "a", 2: "b", 3: "c"}
+    assert made.apply([hold.id]).hold is None, "accepted"
+    assert made.rows() == {1: "right", 2: "b"}
+    (corrected,) = writing(made).run(made.state())
+    assert (corrected.rows, corrected.revision) == (2, 1)
 
 
 class _Nameless:
