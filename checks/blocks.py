@@ -17,7 +17,7 @@ effect.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -614,33 +614,57 @@ SINCE_GONE = "; not any more, but what they changed before needs a new base"
 """Suffix of a cause that no longer exists."""
 
 
+ALSO_UNKNOWN = "; also unknown: "
+"""Stands before what the sources have not reported, if they have reported a cause, too."""
+MOST_CAUSES = 3  # causes that a text names, of all shards
+
+
 def unproven_reason(
     table: Table, descriptions: Mapping[str, SourceDescription | Missing]
 ) -> str | Missing:
-    """Describe the unlogged changes of *table*: empty if none, Missing if a source is unknown."""
-    for shard in table.shards:
-        one = descriptions.get(shard.source)
-        if isinstance(one, SourceDescription) and shard.name in one.unlogged:
-            return one.unlogged[shard.name]
-    return next(_ignorance(table, descriptions), "")
+    """Describe the unlogged changes of *table*: empty if none, Missing if a source is unknown.
+
+    All causes of all shards count, because a waiver is of the whole text.
+    """
+    known = ((shard.name, descriptions.get(shard.source)) for shard in table.shards)
+    causes = _join_causes(
+        one.unlogged[name]
+        for name, one in known
+        if isinstance(one, SourceDescription) and name in one.unlogged
+    )
+    unknown = _join_causes(one.why for one in _ignorance(table, descriptions))
+    if causes and unknown:
+        return f"{causes}{ALSO_UNKNOWN}{unknown}"
+    return Missing(unknown) if unknown else causes
+
+
+def _join_causes(texts: Iterable[str]) -> str:
+    every = tuple(dict.fromkeys(texts))
+    shown, rest = every[:MOST_CAUSES], _kind_of("; ".join(every[MOST_CAUSES:]))
+    if rest:
+        digest = waiver_id_of_text("", rest)
+        shown = (*shown, f"and {len(every) - MOST_CAUSES} more ({digest})")
+    return "; ".join(shown)
+
+
+def _kind_of(text: str) -> str:
+    return re.sub(r"\d+", "#", text)
 
 
 def unlogged_reasons(table: Table, unproven: str | Missing) -> tuple[Reason, ...]:
     """Return the reason for *unproven*, the answer of :func:`unproven_reason`; empty if it is.
 
-    A waiver of it covers only that foreign key, or that kind of missing answer.
+    A waiver of it covers only these foreign keys, or that kind of missing answer.
     """
     if not unproven:
         return ()
+    name = f"unproven:{table.name}"
     if isinstance(unproven, Missing):
-        kind = re.sub(r"\d+", "#", unproven.why)
-        return (
-            Reason(
-                "not_described", unproven.why, waiver_id_of_text(f"unproven:{table.name}", kind)
-            ),
-        )
-    cause = unproven.partition(SINCE_GONE)[0]
-    return (Reason("unproven", unproven, waiver_id_of_text(f"unproven:{table.name}", cause)),)
+        id_ = waiver_id_of_text(name, _kind_of(unproven.why))
+        return (Reason("not_described", unproven.why, id_),)
+    cause, also, unknown = unproven.partition(SINCE_GONE)[0].partition(ALSO_UNKNOWN)
+    id_ = waiver_id_of_text(name, f"{cause}{also}{_kind_of(unknown)}")
+    return (Reason("unproven", unproven, id_),)
 
 
 def _ignorance(

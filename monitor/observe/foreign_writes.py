@@ -12,6 +12,7 @@ Removing a foreign key with a cascade does not undo the changes that it made wit
 The table stays in doubt until a new base has read it.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from datetime import datetime
 from functools import reduce
 from typing import Any
 
-from checks.blocks import SINCE_GONE
+from checks.blocks import ALSO_UNKNOWN, SINCE_GONE
 from checks.counting import shard_name
 from monitor.store.alerts import SERVICE, Waiver
 from monitor.store.history import CheckMemory
@@ -219,6 +220,8 @@ def _agree(entry: str, other: str) -> bool:
 
 
 CHECK = "unproven"
+_WORDS = re.compile(r"[^\s:;,]+")
+_COUNTED = re.compile(r"[0-9]+|\(@[0-9a-f]{8}\)")  # of the causes that a text does not name
 
 
 @dataclass(eq=False)
@@ -244,19 +247,22 @@ class UnloggedChanges:
                 return str(error)
             kept = {"why": f"{error}", "bases": begun}  # as if it had been in doubt until now
             self._keep(table.name, {}, kept)
-        if reason and isinstance(reason, str):
-            known = kept.get("bases") if begun is None else begun
-            self._keep(table.name, kept, {"why": reason, "bases": known})
+        if isinstance(reason, Missing):
             return reason
-        if not kept or isinstance(reason, Missing):
-            return reason
-        if kept["bases"] is None:  # while it was in doubt, nothing was known of its bases
-            before, kept = kept, {**kept, "bases": begun}
-            self._keep(table.name, before, kept)
-        elif checkpoint is not None and _is_read_since(table, checkpoint, kept["bases"]):
-            self._keep(table.name, kept, {})
-            return reason
-        return f"{kept['why']}{SINCE_GONE}"
+        cause, also, unknown = reason.partition(ALSO_UNKNOWN)
+        same = [one for one in _doubts(kept) if _has(cause, one["why"])]
+        gone = [one for one in _doubts(kept) if one not in same]
+        if checkpoint is not None:
+            gone = [one for one in gone if not _is_read_since(table, checkpoint, one["bases"])]
+            # a doubt from while nothing was known of the bases
+            gone = [{**one, "bases": begun} if one["bases"] is None else one for one in gone]
+        known = same[-1]["bases"] if begun is None and same else begun
+        doubts = [*gone, {"why": cause, "bases": known}] if cause else gone
+        newest = dict(doubts[-1], earlier=doubts[:-1]) if len(doubts) > 1 else dict(*doubts)
+        self._keep(table.name, kept, newest)
+        earlier = "; ".join(one["why"] for one in gone)
+        since = f"{earlier}{SINCE_GONE}" if earlier else ""
+        return "; ".join(filter(None, (f"{cause}{also}{unknown}", since)))
 
     def _recall(self, table: str) -> Mapping[str, Any]:
         if table not in self._kept:
@@ -283,10 +289,25 @@ def _begun_orders(shard: Shard, checkpoint: Checkpoint) -> Iterator[Order]:
     yield from (order for order in known if order is not None)
 
 
+def _doubts(kept: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the doubts that are stored, each with its cause and what had begun; newest last."""
+    if not kept:
+        return []
+    return [*kept.get("earlier", ()), {"why": kept["why"], "bases": kept["bases"]}]
+
+
+def _has(cause: str, earlier: str) -> bool:
+    """Whether *cause* names all that *earlier* names, such as one of two foreign keys."""
+    words = (one for one in _WORDS.findall(earlier) if not _COUNTED.fullmatch(one))
+    return {*words} <= {*_WORDS.findall(cause)}
+
+
 def _is_read_since(
-    table: Table, checkpoint: Checkpoint, begun: Mapping[str, Sequence[int]]
+    table: Table, checkpoint: Checkpoint, begun: Mapping[str, Sequence[int]] | None
 ) -> bool:
     """Whether each shard has a base that began after *begun*; a lower epoch is of a new log."""
+    if begun is None:
+        return False
     bases = {shard_name(one): checkpoint.bases.get(one) for one in table.shards}
     if all(base is None for base in bases.values()):
         return False

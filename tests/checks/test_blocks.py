@@ -20,6 +20,7 @@ from checks.blocks import (
     pause_reasons,
     state_of,
     undecided_checks,
+    unlogged_reasons,
     unproven_reason,
     waiver_id_of_text,
     waivers_of,
@@ -453,6 +454,42 @@ def test_a_source_that_is_silent_is_named_once() -> None:
 
     why = "source a has not described its tables: loaded: 65 threads run, limits.running is 64"
     assert said == Missing(why)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(source_description(SERVER, GOING), id="another foreign key"),
+        pytest.param(Missing("down"), id="a source that does not answer"),
+        pytest.param(source_description(BLIND), id="a table that is hidden"),
+    ],
+)
+def test_a_waiver_of_one_shard_hides_nothing_of_another(other: SourceDescription | Missing) -> None:
+    one = Cascade("fk_a", "shop.groups", "ON DELETE CASCADE")
+    own = replace(GOING, shard=PEOPLE.shards[0], cascades=(one,))
+    sources = {"a": source_description(SERVER, own), "b": source_description(SERVER, TWOS)}
+    (waived,) = unlogged_reasons(PEOPLE, unproven_reason(PEOPLE, sources))
+
+    (both,) = unlogged_reasons(PEOPLE, unproven_reason(PEOPLE, sources | {"b": other}))
+
+    assert "shop.groups" in both.text
+    assert both.id != waived.id
+
+
+def test_causes_of_many_shards_are_named_in_part_and_have_one_id() -> None:
+    shards = tuple(Shard("a", f"shop.people_{number}") for number in range(9))
+    table = replace(PEOPLE, shards=shards)
+    causes = {one.name: f"a cascade of {one.name}" for one in shards}
+    said = source_description(SERVER)
+
+    few = unproven_reason(table, {"a": replace(said, unlogged=causes)})
+    changed = causes | {"shop.people_8": "a cascade of another key"}
+    others = unproven_reason(table, {"a": replace(said, unlogged=changed)})
+    (reason,), (other,) = unlogged_reasons(table, few), unlogged_reasons(table, others)
+
+    assert reason.text.count("a cascade") == 3
+    assert "and 6 more" in reason.text
+    assert reason.id != other.id
 
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "waive.md"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checks.blocks import ALSO_UNKNOWN, SINCE_GONE
 from monitor.observe.foreign_writes import UnloggedChanges
 from monitor.store.alerts import Waiver, Waivers
 from monitor.store.history import CheckMemory
@@ -521,6 +522,41 @@ def test_a_doubt_from_while_the_change_log_was_silent_lasts_until_a_new_base(
     assert WHY in str(life.says("", OLD))
     assert WHY in str(life.says("", OLD))
     assert life.says("", NEW) == ""
+
+
+OTHER = "rows changed by other keys are in no log"
+
+
+def test_another_cause_does_not_hide_one_that_is_gone(start: Callable[[], Life]) -> None:
+    """A waiver of the other one does not cover it."""
+    start().says(WHY, OLD)
+    life = start()
+
+    both = life.says(OTHER, OLD)
+    assert both == f"{OTHER}; {WHY}{SINCE_GONE}"
+    assert start().says(OTHER, OLD) == both
+    assert life.says("", OLD) == f"{WHY}; {OTHER}{SINCE_GONE}"
+    assert life.says(OTHER, NEW) == OTHER
+    assert start().says("", NEW) == f"{OTHER}{SINCE_GONE}"
+
+
+def test_a_foreign_key_that_stays_is_in_doubt_once(start: Callable[[], Life]) -> None:
+    life = start()
+    one, both = "not logged: teams (a)", "not logged: groups (b); teams (a)"
+    many = f"{both}; and 7 more (@0123abcd)"
+
+    assert [life.says(why, OLD) for why in (one, both, many)] == [one, both, many]
+    assert life.says(many.replace("7", "8"), OLD) == many.replace("7", "8")
+    assert life.says(one, OLD) == f"{one}; {many.replace('7', '8')}{SINCE_GONE}"
+
+
+def test_a_source_that_does_not_answer_leaves_no_doubt(start: Callable[[], Life]) -> None:
+    life = start()
+    silent = f"{WHY}{ALSO_UNKNOWN}source b: down"
+
+    assert life.says(silent, OLD) == silent
+    assert life.says(WHY, OLD) == WHY
+    assert start().says("", OLD) == f"{WHY}{SINCE_GONE}"
 
 
 def test_the_first_base_ends_the_doubt_of_a_table_that_had_none(start: Callable[[], Life]) -> None:
