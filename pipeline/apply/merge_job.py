@@ -43,6 +43,7 @@ from pipeline.apply.mirror import (
     following_note,
     images_of,
     incarnation_property,
+    table_property,
 )
 from pipeline.apply.partial_rows import find_moved_deletes, is_partial
 from pipeline.apply.renames import TableRename, move_rows
@@ -481,6 +482,7 @@ def describe_commit(job: MergeJob[S], written: MergeResult[Any], stamp: CommitSt
         remembered={
             **(floors_property(floors) if floors else {}),
             **incarnation_property(stamp.life),
+            **table_property(job.task.snapshot, job.name),
             **(archived_property() if job.archive is not None else {}),
             **(images_property(images) if images else {}),
         },

@@ -1,10 +1,10 @@
 """Defines a mirror as of one version: its state, its commits, and what probes can read.
 
 All that Sluice knows of a mirror is in the mirror's own commits: the applied batch, some short
-properties, and a note on each commit. A commit of Sluice has the note `{"sluice":{"after":N}}`,
-with more keys; N is the version before. A commit without it is foreign. A foreign commit that
-changes data makes the mirror another table than the applied batch describes, even with the same
-batch number.
+properties, and a note on each commit. One property names the mirror's table. A commit of Sluice has
+the note `{"sluice":{"after":N}}`, with more keys; N is the version before. A commit without it is
+foreign. A foreign commit that changes data makes the mirror another table than the applied batch
+describes, even with the same batch number.
 
 Probes read one pinned version without Spark. Each of their reads may raise `UnreachableError`
 or `ProofError`; both end as UNKNOWN. The row changes of a commit come in parts, and each part
@@ -32,6 +32,7 @@ from pipeline.row_digest import Bucketing, DigestColumn, KeyedRow, KeyValues, Ra
 FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of properties
 ARCHIVED = "sluice.archived"
 STANDARDS = "sluice.standards"
+TABLE = "sluice.table"
 WRITTEN = "written"  # a key in the note of a merge
 _images: dict[str, tuple[str, tuple[Image, ...]]] = {}  # by address; one for each mirror
 
@@ -135,6 +136,12 @@ def standards_property(snapshot: MirrorSnapshot | None, digest: str) -> dict[str
     """The property that stores *digest*, if there is or was one."""
     known = snapshot is not None and STANDARDS in snapshot.remembered
     return {STANDARDS: digest} if digest or known else {}
+
+
+def table_property(snapshot: MirrorSnapshot | None, table: str) -> dict[str, str]:
+    """The property that names the table of a new mirror, or of one that does not name it yet."""
+    known = snapshot is not None and TABLE in snapshot.remembered
+    return {} if known else {TABLE: table}
 
 
 def digest_rewrites(mirror: str, remembered: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from pipeline.apply.mirror import (
     schemas_property,
     standards_of,
     standards_property,
+    table_property,
 )
 from pipeline.apply.row_metadata import META, SLUICE
 from pipeline.errors import HeldError
@@ -63,7 +64,8 @@ class TargetSchema:
     @property
     def texts(self) -> dict[str, str]:
         """Return the properties of a mirror that is created with these columns."""
-        return schemas_property(self.orders) | standards_property(None, self.standards)
+        own = table_property(None, self.table.name) | standards_property(None, self.standards)
+        return schemas_property(self.orders) | own
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pipeline.apply.merge import MergeFunction, MergeResult, MergeTask
 from pipeline.apply.merge_job import MergeJob
 from pipeline.apply.mirror import (
+    TABLE,
     Commit,
     CommitStamp,
     MirrorSide,
@@ -194,28 +195,51 @@ class Mirrors(Generic[S]):
     settings: PipelineSettings
     table_format: TableFormat[S, Any]
     _known: dict[str, S] = field(default_factory=dict)
+    _others: dict[str, S] = field(default_factory=dict)  # mirrors of other tables in the folders
     _absent: set[str] = field(default_factory=set)
 
     def look(self, table: str) -> S | None:
         """The newest version; None if there is no mirror yet.
 
         Raises:
-            HeldError: the mirror's log cannot be read.
+            HeldError: the mirror's log cannot be read; ``table_replaced``, another table's mirror
+                is in its folder.
         """
+        uri, known = self.settings.mirror(table), self._known.get(table, self._others.get(table))
         try:
-            found = self.table_format.look(self.settings.mirror(table), self._known.get(table))
+            found = self.table_format.look(uri, known)
         except HeldError:
             self._known.pop(table, None)
-            raise
+            if self._others.pop(table, None) is None:
+                raise
+            found = self.table_format.look(uri, None)
         if found is None:
+            self._others.pop(table, None)
             self._absent.add(table)
-        else:
-            self.remember(table, found)
+            return None
+        self._require_own(table, found)
+        self.remember(table, found)
         return found
+
+    def _require_own(self, table: str, found: S) -> None:
+        """Refuse a mirror that names another table; it may name none, as an adopted one does."""
+        named = found.remembered.get(TABLE, table)
+        if named == table:
+            return
+        self._known.pop(table, None)
+        self._absent.discard(table)
+        self._others[table] = found
+        folder, own = self.settings.mirror(table), self.settings.mirror(named)
+        detail = (
+            f"folder {folder} has the mirror of table {named}, not of {table}; move it to {own} "
+            f"and restore the mirror of {table}, or rebuild the mirror of {table}"
+        )
+        raise HeldError("table_replaced", detail)
 
     def remember(self, table: str, snapshot: S) -> None:
         """Store *snapshot*, which was committed here, as the version seen last."""
         self._known[table] = snapshot
+        self._others.pop(table, None)
         self._absent.discard(table)
 
     def is_absent(self, table: str) -> bool:

@@ -22,7 +22,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.delta.log import is_newest, read_digest
 from pipeline.delta.reader import SnapshotReader, open_table, translate_errors
 from pipeline.delta.store import open_store
-from pipeline.errors import HeldError, ProofError
+from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Table
@@ -67,7 +67,7 @@ class Lake:
         """The position of a mirror, batch -1 before its first; None if it does not exist.
 
         Raises:
-            HeldError: its log is incomplete.
+            HeldError: its log is incomplete; ``table_replaced``, it is another table's mirror.
             UnreachableError: it is unknown whether it exists.
         """
         found = self._newest(table)
@@ -90,6 +90,7 @@ class Lake:
 
         Raises:
             ProofError: there is no mirror yet.
+            UnreachableError: another table's mirror is in its folder.
         """
         uri, newest = self.settings.mirror(table.name), self._seen(table.name)
         about = None if newest is None else (newest.id, newest.version, newest.entry, table)
@@ -106,10 +107,16 @@ class Lake:
         return found
 
     def _seen(self, table: str) -> MirrorSnapshot | None:
-        """The newest version; None without one, or if its log is incomplete."""
+        """The newest version; None without one, or if its log is incomplete.
+
+        Raises:
+            UnreachableError: another table's mirror is in its folder.
+        """
         try:
             return self._newest(table)
-        except HeldError:
+        except HeldError as error:
+            if error.reason == "table_replaced":
+                raise UnreachableError(str(error)) from error
             return None
 
     def changes(
@@ -203,7 +210,7 @@ class Lake:
         return found
 
     def _newest(self, table: str) -> MirrorSnapshot | None:
-        """The newest version of a mirror, even if another table has replaced it in its folder."""
+        """The newest version of a mirror, even if it was replaced by a new one of its table."""
         lock = self._locks.setdefault(table, threading.Lock())  # one that hangs blocks no other
         with lock, translate_errors(self.settings.mirror(table)):
             try:

@@ -1,9 +1,11 @@
 """The gate opens when all is proven, and closes for everything that could make it wrong."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +23,7 @@ from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import (
     Account,
     Missing,
+    Op,
     Ordering,
     PartitionEnd,
     Shard,
@@ -28,6 +31,8 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.reports import Hold
+from pipeline.tables.lake import Lake
+from tests.builders.lake import LocalLake, row
 from tests.monitor.rig import NOON, ORDERS, USERS, Client, Rig, codes_of
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"
@@ -72,6 +77,47 @@ def test_a_cut_once_ready_answers_the_same_certificate_when_samples_go_missing(
 
     assert status == 200
     assert after["tables"][0]["certificate"] == before["tables"][0]["certificate"]
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_mirrors_in_each_others_folders_are_not_ready_until_they_are_swapped_back(
+    healthy: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, restarted: bool
+) -> None:
+    lake = LocalLake(tmp_path / "lake", others=(USERS, ORDERS))
+    lake.land(*(row(Op.CREATE, 10, 1, shard=name, table=name) for name in (USERS, ORDERS)))
+    lake.run()
+    real, position = Lake(lake.settings, lake.table_format), healthy.lake.applied
+    monkeypatch.setattr(
+        healthy.lake, "applied", lambda table: real.applied(table) and position(table)
+    )
+    users, orders = (Path(lake.settings.mirror(name)) for name in (USERS, ORDERS))
+
+    def swap() -> None:
+        shutil.move(users, tmp_path / "away")
+        shutil.move(orders, users)
+        shutil.move(tmp_path / "away", orders)
+
+    healthy.round()
+    cut = healthy.now.isoformat()
+    assert [healthy.ask(table, cut=DAY)[0] for table in (USERS, ORDERS)] == [200, 200]
+    swap()
+    if restarted:
+        healthy.restart()
+    healthy.round(2)
+    certified, fresh = (
+        [healthy.ask(table, cut=at)[1] for table in (USERS, ORDERS)] for at in (DAY, cut)
+    )
+    swap()
+    healthy.round(2)
+
+    assert [answer["state"] for answer in certified] == ["revoked", "revoked"]
+    assert [answer["state"] for answer in fresh] == ["unknown", "unknown"]
+    for own, other, answers in (
+        (USERS, ORDERS, (certified[0], fresh[0])),
+        (ORDERS, USERS, (certified[1], fresh[1])),
+    ):
+        assert all(f"has the mirror of table {other}, not of {own};" in str(one) for one in answers)
+    assert [healthy.ask(table, cut=cut)[0] for table in (USERS, ORDERS)] == [200, 200]
 
 
 def _nothing(_: Rig) -> None:

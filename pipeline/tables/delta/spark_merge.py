@@ -44,6 +44,7 @@ from pipeline.apply.mirror import (
     following_note,
     incarnation_of,
     incarnation_property,
+    table_property,
 )
 from pipeline.apply.row_metadata import RANK, SHARD, SOURCE, Adoption, RowOrigins, is_same
 from pipeline.apply.schema_evolution import SchemaDelta, TargetSchema
@@ -307,7 +308,8 @@ class SparkMerge:
             snapshot = own.rewrite(snapshot, step, Adoption.of(shape.table))
         else:
             snapshot = own.widen(snapshot, step.schema)
-        return own.tell(snapshot, step.remembered)
+        named = table_property(snapshot, shape.table.name)
+        return own.tell(snapshot, {**step.remembered, **named})
 
     def plan_task(self, task: MergeTask[Snapshot]) -> MergeResult[MergePlan]:
         """Plan a merge; nothing is written before it is committed.
@@ -354,7 +356,8 @@ class SparkMerge:
                 f"{snapshot.uri}: Spark's MERGE up to batch {until} left no commit"
             )
         floors = floors_property(written.floors) if written.floors else {}
-        return own.tell(snapshot, {**floors, **incarnation_property(life)})
+        named = table_property(snapshot, job.name)
+        return own.tell(snapshot, {**floors, **incarnation_property(life), **named})
 
     def compacted(self, snapshot: Snapshot, stamp: CommitStamp) -> Snapshot:
         """The mirror with its small and worn files joined; the same if Spark finds none.

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from pipeline.apply.maintenance import LakeMaintenance
+from pipeline.apply.mirror import TABLE
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.delta.store import open_store
 from pipeline.errors import HeldError
@@ -89,6 +90,7 @@ def test_what_our_writer_refuses_spark_takes_and_the_log_says_why(
 
     assert read_by_spark(spark, path) == {0: "b", 2: "a", 3: "c"}
     assert account.applied == 3
+    assert lake.snapshot().remembered[TABLE] == "db.t"
     (line,) = [one for one in said if one["event"] == "mirror_merged_by_spark"]
     assert line["log_level"] == "info"
     assert why in line["because"]
