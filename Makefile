@@ -13,8 +13,8 @@ SPREAD := -n auto --maxprocesses 8 --dist worksteal
 FAST_ONES := not spark and not stack and not long
 # What uses each declared package at least once.
 FLOORED := tests/alerts tests/checks/probes tests/pipeline/test_pii.py tests/monitor/config tests/monitor/store tests/monitor/web tests/monitor/test_commands.py tests/monitor/test_schedule.py tests/pipeline/copies tests/pipeline/delta tests/pipeline/standards tests/pipeline/transports
-PROOFS := tests/proof tests/seeds tests/toy tests/demo
-LOGS := tests/pipeline/landing tests/pipeline/sources
+PROOFS := tests/proof tests/seeds tests/toy
+LOGS := tests/pipeline/landing tests/pipeline/sources tests/demo
 # Files with a test of that mark (tests/conftest.py holds them to it): to import all others takes a stage 15 s.
 SLOW_FILES = $(wildcard $(sort $(shell cut -d: -f1 tests/slow_tests.txt)))
 MARKED = $(sort $(shell grep -rl 'mark\.$(1)' $(2) --include='test_*.py'))

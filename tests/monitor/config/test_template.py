@@ -27,6 +27,15 @@ def uncommented(text: str) -> str:
     return re.sub(r"(?m)^( *)# (?=[a-z_]+:|  )", r"\1", text)
 
 
+def extended(section: str) -> str:
+    """The file with one more section; probes join those that it has."""
+    text = TEMPLATE.read_text(encoding="utf-8")
+    kind, _, body = section.partition("\n")
+    return (
+        text.replace("probes:\n", f"{kind}\n{body}") if kind == "probes:" else f"{text}\n{section}"
+    )
+
+
 def test_every_section_is_shown() -> None:
     found = map(SECTION.match, TEMPLATE.read_text(encoding="utf-8").splitlines())
 
@@ -83,7 +92,7 @@ def test_f186_every_default_that_it_shows_is_the_models(
 SECTIONS = pytest.mark.parametrize(
     ("at", "section"),
     [
-        ("probes.expectations", "probes: {expectations: {%s}}"),
+        ("probes.expectations", "probes:\n  expectations: {%s}\n"),
         ("invariants[0].expectations", "invariants: [{tables: db.*, expectations: {%s}}]"),
     ],
     ids=["probe", "invariant"],
@@ -114,9 +123,7 @@ def test_f186_an_invented_expectation_is_refused(
 ) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", "x")
     path = tmp_path / "sluice.yaml"
-    path.write_text(
-        f"{TEMPLATE.read_text(encoding='utf-8')}\n{section % f'suite: [{told}]'}", encoding="utf-8"
-    )
+    path.write_text(extended(section % f"suite: [{told}]"), encoding="utf-8")
 
     ran = CliRunner().invoke(check_config.COMMAND, ["--config", str(path)])
 
@@ -153,10 +160,7 @@ def test_a_suite_file_is_compared_with_the_columns_of_the_mirror(
     suite = {"expectations": [{"type": "expect_column_values_to_not_be_null", "kwargs": kwargs}]}
     (tmp_path / "t.json").write_text(json.dumps(suite), encoding="utf-8")
     path = tmp_path / "sluice.yaml"
-    path.write_text(
-        f"{TEMPLATE.read_text(encoding='utf-8')}\n{section % 'suites: {db.t: t.json}'}",
-        encoding="utf-8",
-    )
+    path.write_text(extended(section % "suites: {db.t: t.json}"), encoding="utf-8")
 
     ran = CliRunner().invoke(check_config.COMMAND, ["--config", str(path)])
 
@@ -173,7 +177,7 @@ def test_a_suite_file_that_is_not_there_is_refused(
     monkeypatch.setenv("SHOP_PASSWORD", "x")
     path = tmp_path / "sluice.yaml"
     probes = "probes:\n  expectations:\n    suites: {db.t: t.json}\n"
-    path.write_text(f"{TEMPLATE.read_text(encoding='utf-8')}\n{probes}", encoding="utf-8")
+    path.write_text(extended(probes), encoding="utf-8")
 
     with pytest.raises(ConfigError) as refused:
         load_config(path)
@@ -185,7 +189,7 @@ def gated(tmp_path: Path, more: str = "") -> Config:
     (tmp_path / "t.json").write_text('{"expectations": []}', encoding="utf-8")
     path = tmp_path / "sluice.yaml"
     probes = f"probes:\n  expectations: {{suites: {{db.t: t.json}}, gate: true{more}}}\n"
-    path.write_text(f"{TEMPLATE.read_text(encoding='utf-8')}\n{probes}", encoding="utf-8")
+    path.write_text(extended(probes), encoding="utf-8")
     return load_config(path)
 
 
