@@ -39,7 +39,7 @@ class TraceState(StrEnum):
     OVERWRITTEN_BY_OLDER = "OVERWRITTEN_BY_OLDER"
     """The mirror has an older change than the newest that is merged."""
     GHOST = "GHOST"
-    """The mirror has it, the source does not, and no delete landed."""
+    """The mirror has it, the source does not, and no delete landed that removes it there."""
     LOST_FROM_MIRROR = "LOST_FROM_MIRROR"
     """Its newest change is merged, and the mirror does not have it."""
     DUPLICATE = "DUPLICATE"
@@ -281,6 +281,10 @@ def _not_at_source(facts: TraceFacts) -> TraceVerdict | None:
     if mirror.has and mirror.archived:
         words = "the row went to an archive, and the mirror keeps it"
         return TraceVerdict(TraceState.MERGED, words, NOTHING_TO_DO)
+    if mirror.has and newest is not None and newest.op in GONE and mirror.order is None:
+        words = f"the mirror has the row, the source does not, and its {_name(newest)} is merged"
+        advice = f"{REPAIR}; then look for another writer of the mirror: sluice explain TABLE"
+        return TraceVerdict(TraceState.GHOST, words, advice)
     if mirror.has:
         words = "the mirror has the row, the source does not, and no delete landed"
         return TraceVerdict(TraceState.GHOST, words, f"{REPAIR}; {UNSEEN_WRITER}")

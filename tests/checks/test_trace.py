@@ -329,3 +329,21 @@ def test_a_row_that_changes_is_no_loss(told: TraceFacts) -> None:
 def test_a_hop_that_falls_silent_makes_no_loss(told: TraceFacts, hop: str) -> None:
     fewer: Any = {hop: SILENT}
     assert judge_trace(replace(told, **fewer)).state not in LOSSES
+
+
+@pytest.mark.parametrize(
+    ("newest", "order", "says"),
+    [
+        pytest.param(DELETED, None, "its delete is merged", id="a row that another writer added"),
+        pytest.param(CREATED, None, "no delete landed", id="an adopted row"),
+    ],
+)
+def test_a_ghost_whose_delete_is_merged_is_not_said_to_have_none(
+    newest: LandedChange, order: Order | None, says: str
+) -> None:
+    mirror = replace(HAS, order=order)
+
+    verdict = judge_trace(facts(source=False, log=log(newest, CREATED), mirror=mirror))
+
+    assert (verdict.state, says in verdict.sentence) == (TraceState.GHOST, True)
+    assert ("another writer of the mirror" in verdict.advice) is (newest is DELETED)
