@@ -310,6 +310,25 @@ def test_a_bad_row_fails_until_it_is_good_whatever_changes_meanwhile(world: Rows
     assert judge_suite(probe, world).outcome is Outcome.PASS
 
 
+@pytest.mark.parametrize("id_", [7, 60], ids=["a row", "a row of another shard"])
+def test_a_finding_that_a_killed_process_has_not_told_is_found_again(
+    world: RowsWorld, monkeypatch: pytest.MonkeyPatch, id_: int
+) -> None:
+    evaluate_by_fakes(monkeypatch)
+    monkeypatch.setattr(probe_module, "_looked", {})
+    probe = Expectations((expect(NOT_NULL, column="email"),))
+    world.merge(2)
+    assert judge_suite(probe, world).outcome is Outcome.PASS
+    world.merge(id_, email=None)
+    probe.measure(TABLE, world)
+    assert look(probe, world) == "nothing was merged since the last look"
+
+    probe_module._looked.clear()
+
+    assert judge_suite(probe, world).outcome is Outcome.FAIL
+    assert look(probe, world) == "nothing was merged since the last look"
+
+
 def refuse_memory(monkeypatch: pytest.MonkeyPatch, check: str) -> None:
     """The stored memory of *check* is unreadable until it is replaced."""
     recall, remember, unreadable = RowsWorld.recall, RowsWorld.remember, {check}
