@@ -135,24 +135,36 @@ def revoke_failed(
 
 
 MOST_IDS = 3  # ids in the reason of a revocation
+FOREIGN = "foreign_write:"  # begins ids of foreign commits
 WAIVER_ENDED = "a waiver that it rests on has ended: "
 
 
 def revoke_waived(
-    certificates: Iterable[Certificate], blocking: AbstractSet[str], at: datetime
+    certificates: Iterable[Certificate],
+    blocking: AbstractSet[str],
+    waived: AbstractSet[str],
+    at: datetime,
 ) -> tuple[Certificate, ...]:
-    """Return the certificates that rest on a waiver of what is *blocking* now, marked as revoked.
+    """Return the certificates that rest on a waiver that has ended, marked as revoked.
 
-    *blocking* are ids of reasons that are not waived. Once they no longer block, perhaps because a
-    new base has read the rows, the version of such a certificate still does not have them.
+    *blocking* are ids of reasons that are not *waived*. Once they no longer block, perhaps because
+    a new base has read the rows, the version of such a certificate still does not have them. A
+    version with a foreign commit has its rows also once the mirror was restored.
     """
     valid = (one for one in certificates if one.revoked is None)
-    ended = ((one, [id_ for id_ in one.evidence.waived if id_ in blocking]) for one in valid)
+    ended = ((one, _find_ended(one.evidence.waived, blocking, waived)) for one in valid)
     return tuple(
         replace(one, revoked=at, why=f"{WAIVER_ENDED}{', '.join(ids[:MOST_IDS])}")
         for one, ids in ended
         if ids
     )
+
+
+def _find_ended(
+    ids: Iterable[str], blocking: AbstractSet[str], waived: AbstractSet[str]
+) -> list[str]:
+    gone = (one for one in ids if one in blocking or one not in waived)
+    return [one for one in gone if one in blocking or one.startswith(FOREIGN)]
 
 
 def is_of_wrong_image(

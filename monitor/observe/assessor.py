@@ -70,6 +70,7 @@ class CertificateRevocation:
     _when: dict[str, datetime] = field(default_factory=dict)  # time of the newest look
     _ruled: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
     _blocking: dict[str, frozenset[str]] = field(default_factory=dict)
+    _accepted: dict[str, frozenset[int] | None] = field(default_factory=dict)  # foreign commits
 
     def take_back(
         self,
@@ -106,14 +107,22 @@ class CertificateRevocation:
             log.warning("certificates_revoked", table=table, count=count, why=gone[0].why)
         self._ground[table] = now if before is None else _known(now, before)
 
-    def take_back_waived(self, table: str, blocking: frozenset[str], at: datetime) -> None:
-        """Revoke the certificates of *table* that rest on a waiver of what is *blocking* now."""
-        if not blocking <= self._blocking.get(table, frozenset()):
-            gone = revoke_waived(self.certificates.holding(table), blocking, at)
+    def take_back_waived(self, inputs: Inputs, blocking: frozenset[str], at: datetime) -> None:
+        """Revoke the certificates of a table that rest on a waiver that has ended.
+
+        *blocking* are the ids of what blocks it now.
+        """
+        table, mirror = inputs.table.name, inputs.samples.mirror
+        before = self._accepted.get(table)
+        now = before if isinstance(mirror, Missing) else mirror.value.accepted
+        shrinks = now is not None and (before is None or not before <= now)
+        if shrinks or not blocking <= self._blocking.get(table, frozenset()):
+            valid = self.certificates.holding(table)
+            gone = revoke_waived(valid, blocking, inputs.waived, at)
             if gone:
                 count = self.certificates.revoke(gone)
                 log.warning("certificates_revoked", table=table, count=count, why=gone[0].why)
-        self._blocking[table] = blocking
+        self._blocking[table], self._accepted[table] = blocking, now
 
 
 def _find_rule_changes(look: Sampling) -> dict[str, int]:
@@ -297,7 +306,7 @@ class Assessor:
             losses=facts.losses.get(table.name, NO_LOSSES),
         )
         blocking = find_unwaived(inputs, self.policy.gating)
-        self._forfeits.take_back_waived(table.name, blocking, facts.at)
+        self._forfeits.take_back_waived(inputs, blocking, facts.at)
         return inputs
 
     def copied(self, copy: str, inputs: Inputs, look: Sampling) -> Inputs:

@@ -279,6 +279,32 @@ def test_a_certificate_from_under_a_waived_commit_does_not_answer_once_that_is_r
     assert certify(rig, stage="landed") == landed
 
 
+@pytest.mark.parametrize("restart", [False, True], ids=["same process", "during a restart"])
+def test_a_waiver_that_ends_after_its_commit_was_reverted_ends_its_certificates(
+    rig: Rig, restart: bool
+) -> None:
+    """The commit blocks no more, but the certified version has its rows."""
+    good = rig.lake.mirrors[USERS].version
+    rig.intrude(USERS)
+    rig.watch(2)
+    id_ = waive(rig)
+    under = certify(rig)
+    rig.restore(USERS, good)
+    rig.watch(2)
+    waive(rig)
+    lasts = certify(rig)
+    rig.store.waivers.withdraw(id_, who="ann", why="it was wrong", at=rig.now)
+    if restart:
+        rig.restart()
+        rig.census.ask()
+
+    after = certify(rig)
+
+    assert lasts == under
+    assert rig.certificate(under).why == f"a waiver that it rests on has ended: {id_}"
+    assert rig.certificate(after).evidence.version == good + 2
+
+
 def merge(rig: Rig, times: int) -> None:
     for _ in range(times):
         rig.apply(USERS)
