@@ -142,6 +142,17 @@ class World(MirrorLogs, Protocol):
         """
         ...
 
+    def loses_changes(self, table: Table) -> bool:
+        """Whether *table* has an open gap whose cause lasts, such as a setting of its collector.
+
+        More changes may be lost, and no log names their rows. `losses` has that gap only once its
+        cause has ended or it is waived.
+
+        Raises:
+            UnreachableError: that is not known now.
+        """
+        ...
+
     def ordering(self, table: Table) -> Ordering:
         """What the order of the table's changes rests on; the weakest if its sources differ."""
         ...

@@ -170,6 +170,8 @@ class ActiveHazard:
 
 
 SETTING, DELAY = "setting", "delay"
+LASTING = (SETTING, "hidden", "lists", "unkept")
+"""Kinds of gaps whose cause loses changes for as long as it lasts."""
 """Kinds of gaps caused by a setting: closed by a later base, or when the setting is gone."""
 
 
@@ -213,6 +215,11 @@ class Gap:
     def sent_again(self) -> bool:
         """Whether all missing heartbeats came again; the rows between them may not have landed."""
         return self.again >= self.until
+
+    @property
+    def lasts(self) -> bool:
+        """Whether its cause lasts, so that more changes may be lost."""
+        return self.above is None and self.topic.partition(":")[0] in LASTING
 
     def concerns(self, table: Table) -> bool:
         """Return whether it may hold changes of *table*; without names it concerns every table."""

@@ -156,6 +156,7 @@ class ChangedLook:
     ``emptied`` are shards that the segment emptied or gave a new base, set in its first round, or
     that a new loss may concern. Their rows are compared by ranges.
     ``losses`` are the open and waived gaps and quarantines.
+    ``losing``: more changes may be lost, so the log may not name each changed row.
     ``unread`` are keys that are not whole numbers; their rows are compared by ranges too.
     ``landed`` is the newest batch known before the looks; -1 from an earlier version.
     ``newest`` are the newest ids of each shard, once the looks are explained.
@@ -177,6 +178,7 @@ class ChangedLook:
     left: tuple[Suspect, ...] = ()
     slow: SlowRows = field(default_factory=dict, compare=False)
     losses: tuple[str, ...] = ()
+    losing: bool = False
 
     @property
     def whole(self) -> bool:
@@ -192,15 +194,15 @@ class ChangedLook:
         values |= {"emptied": sorted(map(str, self.emptied)), "landed": self.landed}
         since = self.since.isoformat() if self.since else None
         values |= {"newest": dump_newest(self.newest), "since": since}
-        values |= {"left": dump_suspects(self.left), "losses": self.losses}
+        values |= {"left": dump_suspects(self.left), "losses": self.losses, "losing": self.losing}
         return {"looks": looks, **values}
 
     @classmethod
     def loads(cls, raw: Mapping[str, Any], table: Table) -> "ChangedLook":
         """Read back what :meth:`dumps` wrote; shards that no longer exist are left out.
 
-        Earlier versions wrote no ``unread``, ``landed``, ``newest``, ``since``, ``left`` and
-        ``losses``.
+        Earlier versions wrote no ``unread``, ``landed``, ``newest``, ``since``, ``left``,
+        ``losses`` and ``losing``.
         """
         looks = tuple(look for one in raw["looks"] if (look := Look.loads(one, table)))
         held = datetime.fromisoformat(raw["held"]) if raw["held"] else None
@@ -212,8 +214,8 @@ class ChangedLook:
         since = datetime.fromisoformat(raw["since"]) if raw.get("since") else None
         left = load_suspects(raw.get("left", ()), table)
         fields = (emptied, unread, landed, newest, since, left)
-        losses = tuple(raw.get("losses", ()))
-        return cls(looks, raw["rows"], rest, held, *fields, losses=losses)
+        losses, losing = tuple(raw.get("losses", ())), raw.get("losing", False)
+        return cls(looks, raw["rows"], rest, held, *fields, losses=losses, losing=losing)
 
     def describe_unread(self) -> str:
         """Describe which rows were not compared by their keys, and why; empty if all were."""
@@ -453,7 +455,7 @@ def look_at_changes(
     left = tuple(one for one in every if one not in read)
     return ChangedLook(
         *(tuple(looks), rows, rest, segment.held, emptied, tuple(unread), landed, reached),
-        *(since, left, reader.slow, tuple(sorted(losses))),
+        *(since, left, reader.slow, tuple(sorted(losses)), world.loses_changes(table)),
     )
 
 

@@ -143,6 +143,9 @@ def _follow(
     if followed is None:
         return NotYet(waits)
     over = {"followed": None, "rest": pace.whole_every.total_seconds()}
+    if world.loses_changes(table):
+        world.remember(table, check, {**memory, **over})
+        return NotYet(f"{waits}; no changes are followed while a gap is open that may grow")
     if world.losses(table).keys() - {*memory.get("losses", ())}:
         world.remember(table, check, {**memory, **over})
         why = f"{waits}; a gap or an undecoded change opened since, and no log names its rows"

@@ -402,7 +402,10 @@ class Values:
             mirror=world.mirror(table).id,
             version=world.mirror(table).version,
         )
-        looked = f"{reading.looked}{_describe_verified(progress, verified)}"
+        if changed.losing:
+            verified, looked = replace(verified, through=None), reading.looked
+        else:
+            looked = f"{reading.looked}{_describe_verified(progress, verified)}"
         reading = replace(reading, looked=looked, verified=verified, ended=world.clock())
         proof = self._prove(comparison, memory, reading, verified)
         memory = {**memory, "found": dump_suspects(kept), "progress": progress.dumps()}

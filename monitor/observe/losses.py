@@ -4,7 +4,10 @@ A waiver brings no row back, and the next batch deletes what was waived from the
 waived id stays a loss. Its shards are found by the topic or the source in the id. If this names
 nothing known, it concerns every table.
 
-Cannot detect: a setting that was waived, and came again.
+A gap whose cause lasts is no loss yet, because a lap would end before its last loss. Once it has
+ended or is waived, it is one.
+
+Cannot detect: a setting that was waived, and lasts or comes again.
 """
 
 import re
@@ -28,12 +31,13 @@ def find_losses(
     """Return the ids of open and *waived* losses of *table*, each with the shards it may concern.
 
     *spelled* returns the names of all known shards as they are in topics. Nothing is lost by a
-    setting that only delays changes.
+    setting that only delays changes. Gaps that `loses_changes` finds are left out, unless they are
+    *waived*.
     """
     own = {str(shard): shard for shard in table.shards}
     found = dict[str, frozenset[Shard]]()
     for id_, gap in checkpoint.gaps.items():
-        if gap.concerns(table) and gap.doubt != DELAY:
+        if gap.concerns(table) and gap.doubt != DELAY and not gap.lasts:
             found[id_] = _among(own, gap.shards)
     for subject, one in checkpoint.quarantine.items():
         if one.table == table.name or not own.keys().isdisjoint({subject, *one.shards}):
@@ -45,6 +49,11 @@ def find_losses(
         if matched and (shards := _find_waived(matched, own, sources, spelled)):
             found[id_] = shards
     return found
+
+
+def loses_changes(table: Table, checkpoint: Checkpoint) -> bool:
+    """Whether *table* has an open gap whose cause may still lose changes."""
+    return any(gap.lasts and gap.concerns(table) for gap in checkpoint.gaps.values())
 
 
 def spell_topics(shards: Iterable[Shard]) -> frozenset[str]:

@@ -481,6 +481,10 @@ class ProbeWorld:
         """
         return self.look.losses(table, self.waived())
 
+    def loses_changes(self, table: Table) -> bool:
+        """Return whether more changes of *table* may be lost, at the look of this round."""
+        return self.look.loses_changes(table)
+
     def _covering(self, fences: Sequence[Fence]) -> Sequence[LandedBatch]:
         """Return the steps that have passed all *fences*; computed once per look for all tables."""
 

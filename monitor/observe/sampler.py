@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.losses import find_losses, spell_topics
+from monitor.observe.losses import find_losses, loses_changes, spell_topics
 from monitor.observe.tables import TableRegistry
 from pipeline.apply.foreign_commits import Intrusion
 from pipeline.build import every_topic
@@ -103,6 +103,16 @@ class Sampling:
         checkpoint = self.checkpoint.value
         spelled = partial(self.once, "topics", partial(spell_topics, checkpoint.shards))
         return find_losses(table, checkpoint, waived, spelled)
+
+    def loses_changes(self, table: Table) -> bool:
+        """Return whether the collector may still leave out changes of *table*.
+
+        Raises:
+            UnreachableError: there is no checkpoint.
+        """
+        if isinstance(self.checkpoint, Missing):
+            raise UnreachableError(self.checkpoint.why)
+        return loses_changes(table, self.checkpoint.value)
 
 
 @dataclass(eq=False)

@@ -146,6 +146,7 @@ class FakeWorld:
     asked_rows: int = 0  # that the source was asked for one by one
     dropped: int = -1  # the newest batch whose changes the change log no longer has
     open_losses: set[str] = field(default_factory=set)  # ids of gaps and quarantines
+    losing: bool = False  # whether more changes may be lost
     lossy: set[Shard] = field(default_factory=lambda: {ONE, TWO})  # the shards of these
     dated_columns: dict[Shard, tuple[str, ...] | Missing] = field(default_factory=dict)
 
@@ -357,6 +358,9 @@ class FakeWorld:
 
     def losses(self, table: Table) -> Mapping[str, frozenset[Shard]]:
         return {id_: frozenset(self.lossy & {*table.shards}) for id_ in self.open_losses}
+
+    def loses_changes(self, table: Table) -> bool:
+        return self.losing
 
     def ordering(self, table: Table) -> Ordering:
         return Ordering.LOG

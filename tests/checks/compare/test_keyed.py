@@ -542,6 +542,18 @@ def test_after_a_gap_no_changes_are_followed_and_the_next_scan_finds_what_was_lo
     assert found[0].outcome is Outcome.FAIL
 
 
+def test_no_changes_are_followed_while_more_may_be_lost(world: FakeWorld, reads: list[str]) -> None:
+    """What the scan has proven stays valid, and the next one finds what was lost."""
+    world.losing = True
+    world.commit((Op.UPDATE, ONE, 3))
+    world.log_[-2].lost = True
+
+    assert verdicts(world, 6) == []
+    assert reads == []
+    world.time += timedelta(minutes=31)
+    assert rule(world)[-1].keys == (text(ONE, 3),)
+
+
 @pytest.fixture
 def reads(world: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A world whose first scan has passed; the names of what its source is asked for later."""

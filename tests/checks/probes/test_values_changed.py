@@ -609,6 +609,30 @@ def through(found: Sequence[Verdict]) -> list[datetime]:
     return [one.verified.through for one in found if one.verified and one.verified.through]
 
 
+def test_nothing_is_claimed_of_changed_rows_while_more_changes_may_be_lost() -> None:
+    """A setting of the collector lasts, and is waived after a row was lost by it."""
+    world, check = lapped()
+    lap = rule(check, world, 1)[-1].verified
+    assert lap is not None
+    world.losing = True
+    rule(check, world, 3)
+    update(world, 3)
+    world.log_[-2].lost = True
+
+    lasting = rule(check, world, 4)
+    world.losing = False
+    world.open_losses.add("setting:shop:skipped.operations@0a1b2c3d")
+    waived = rule(check, world, 4)
+    found = rule(replace(check, ranges=400), world, 6)
+
+    assert through(lasting) == []
+    assert {one.verified.oldest for one in lasting if one.verified} == {lap.oldest}
+    assert not any("each row changed" in one.ruling.reason for one in lasting)
+    assert not any("each one changed" in one.ruling.reason for one in lasting)
+    assert through(waived[1:]) == []
+    assert found[-1].ruling.keys == (f"{ONE}:3",)
+
+
 def test_a_segment_of_several_rounds_vouches_for_its_own_batches_only() -> None:
     """Row 100 is changed, and merged wrongly, while the rows of earlier batches are looked at."""
     world, narrow = lapped(changed_rows=5)

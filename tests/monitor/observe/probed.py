@@ -14,7 +14,7 @@ from checks.run import Check, Probe, run_probe
 from demo.processes import wait_until
 from monitor.clients import LakeClient, source_orderings
 from monitor.observe.heartbeats import FenceBook
-from monitor.observe.losses import find_losses
+from monitor.observe.losses import find_losses, loses_changes
 from monitor.observe.probing import ProbeWorld
 from monitor.observe.sampler import Sampling
 from monitor.spark.requests import SparkLooks
@@ -69,6 +69,9 @@ class Look:
 
     def losses(self, table: Table, waived: Iterable[str]) -> Mapping[str, frozenset[Shard]]:
         return find_losses(table, self.checkpoint.value, waived, frozenset)
+
+    def loses_changes(self, table: Table) -> bool:
+        return loses_changes(table, self.checkpoint.value)
 
 
 def unlimited(source: Any) -> BudgetedQueries:

@@ -181,9 +181,38 @@ def test_what_was_waived_stays_a_loss_of_its_table(
     assert known.losses(TABLE) == ({waived: {SHARD}} if concerned else {})
 
 
+@pytest.mark.parametrize(
+    ("topic", "ended", "waived", "lasts"),
+    [
+        pytest.param("lists:shop", False, False, True, id="a table that is left out"),
+        pytest.param("lists:shop", False, True, True, id="one that was waived just now"),
+        pytest.param("unkept:shop", False, False, True, id="a log that is not retained"),
+        pytest.param("unkept:shop", True, False, False, id="a log that is retained again"),
+        pytest.param("setting:shop", False, False, True, id="a setting"),
+        pytest.param("setting:shop", True, False, False, id="a setting that was corrected"),
+        pytest.param("log:shop", False, False, False, id="another log"),
+        pytest.param("shop.shop.t", False, False, False, id="offsets of a topic"),
+    ],
+)
+def test_a_gap_whose_cause_lasts_is_a_loss_once_it_has_ended_or_is_waived(
+    tmp_path: Path, topic: str, ended: bool, waived: bool, lasts: bool
+) -> None:
+    id_, above = f"{topic}:0:7@9", Order(1, 1, 1) if ended else None
+    gap = Gap(id_, topic, 0, 7, 7, "why", shards=(str(SHARD),), above=above)
+    landed = Checkpoint("shop", 9, gaps={id_: gap}, shards={SHARD: "shop.t"})
+    known = world(tmp_path, checkpoint=Sample(landed, NOON, timedelta(1)))
+    known.waived = lambda: frozenset({id_} if waived else ())
+
+    assert known.loses_changes(TABLE) is lasts
+    assert not known.loses_changes(replace(TABLE, name="shop.u", shards=(Shard("shop", "shop.u"),)))
+    assert {*known.losses(TABLE)} == ({id_} if waived or not lasts else set())
+
+
 def test_without_a_checkpoint_losses_are_not_known(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="nothing has landed yet"):
         world(tmp_path).losses(TABLE)
+    with pytest.raises(UnreachableError, match="nothing has landed yet"):
+        world(tmp_path).loses_changes(TABLE)
 
 
 def test_all_probes_of_a_round_see_one_version_of_a_mirror(tmp_path: Path) -> None:
