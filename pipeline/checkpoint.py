@@ -170,9 +170,9 @@ class ActiveHazard:
 
 
 SETTING, DELAY = "setting", "delay"
+"""Kinds of gaps caused by a setting: closed by a later base, or when the setting is gone."""
 LASTING = (SETTING, "hidden", "lists", "unkept")
 """Kinds of gaps whose cause loses changes for as long as it lasts."""
-"""Kinds of gaps caused by a setting: closed by a later base, or when the setting is gone."""
 
 
 @dataclass(frozen=True, slots=True)
