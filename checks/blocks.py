@@ -640,11 +640,10 @@ def unproven_reason(
 
 def _join_causes(texts: Iterable[str]) -> str:
     every = tuple(dict.fromkeys(texts))
-    shown, rest = every[:MOST_CAUSES], _kind_of("; ".join(every[MOST_CAUSES:]))
-    if rest:
-        digest = waiver_id_of_text("", rest)
-        shown = (*shown, f"and {len(every) - MOST_CAUSES} more ({digest})")
-    return "; ".join(shown)
+    if len(every) > MOST_CAUSES:
+        digest = waiver_id_of_text("", _kind_of("; ".join(every[MOST_CAUSES:])))
+        every = (*every[:MOST_CAUSES], f"and {len(every) - MOST_CAUSES} more ({digest})")
+    return "; ".join(every)
 
 
 def _kind_of(text: str) -> str:

@@ -238,14 +238,19 @@ class UnloggedChanges:
 
         A base counts if its rows began to be read after the cause was last reported.
         """
-        reason = self.explain_unproven(table)
-        begun = None if checkpoint is None else _find_begun(table, checkpoint)
+        reason, unreadable = self.explain_unproven(table), ""
+        kept: Mapping[str, Any] = {}
         try:
             kept = self._recall(table.name)
         except ProofError as error:
+            unreadable = str(error)
+        if not (reason or kept or unreadable):
+            return ""
+        begun = None if checkpoint is None else _find_begun(table, checkpoint)
+        if unreadable:
             if not begun:
-                return str(error)
-            kept = {"why": f"{error}", "bases": begun}  # as if it had been in doubt until now
+                return unreadable
+            kept = {"why": unreadable, "bases": begun}  # as if it had been in doubt until now
             self._keep(table.name, {}, kept)
         if isinstance(reason, Missing):
             return reason
