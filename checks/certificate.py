@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from checks.model import Outcome, Verdict
+from pipeline.apply.foreign_commits import FOREIGN_WRITE
 from pipeline.checkpoint import Incarnations
 from pipeline.clocks import ClockStep
 from pipeline.copies.copy import CopyPosition
@@ -135,7 +136,6 @@ def revoke_failed(
 
 
 MOST_IDS = 3  # ids in the reason of a revocation
-FOREIGN = "foreign_write:"  # begins ids of foreign commits
 WAIVER_ENDED = "a waiver that it rests on has ended: "
 
 
@@ -163,8 +163,11 @@ def revoke_waived(
 def _find_ended(
     ids: Iterable[str], blocking: AbstractSet[str], waived: AbstractSet[str]
 ) -> list[str]:
-    gone = (one for one in ids if one in blocking or one not in waived)
-    return [one for one in gone if one in blocking or one.startswith(FOREIGN)]
+    return [
+        one
+        for one in ids
+        if one in blocking or (one.startswith(FOREIGN_WRITE) and one not in waived)
+    ]
 
 
 def is_of_wrong_image(

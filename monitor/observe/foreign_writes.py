@@ -255,16 +255,16 @@ class UnloggedChanges:
         if isinstance(reason, Missing):
             return reason
         cause, also, unknown = reason.partition(ALSO_UNKNOWN)
-        same = [one for one in _doubts(kept) if _has(cause, one["why"])]
-        gone = [one for one in _doubts(kept) if one not in same]
+        known = _doubts(kept)
+        same = [one for one in known if _has(cause, one["why"])]
+        gone = [one for one in known if one not in same]
         if checkpoint is not None:
             gone = [one for one in gone if not _is_read_since(table, checkpoint, one["bases"])]
             # a doubt from while nothing was known of the bases
             gone = [{**one, "bases": begun} if one["bases"] is None else one for one in gone]
-        known = same[-1]["bases"] if begun is None and same else begun
-        doubts = [*gone, {"why": cause, "bases": known}] if cause else gone
-        newest = dict(doubts[-1], earlier=doubts[:-1]) if len(doubts) > 1 else dict(*doubts)
-        self._keep(table.name, kept, newest)
+        bases = same[-1]["bases"] if begun is None and same else begun
+        doubts = [*gone, {"why": cause, "bases": bases}] if cause else gone
+        self._keep(table.name, kept, {"doubts": doubts} if doubts else {})
         earlier = "; ".join(one["why"] for one in gone)
         since = f"{earlier}{SINCE_GONE}" if earlier else ""
         return "; ".join(filter(None, (f"{cause}{also}{unknown}", since)))
@@ -295,10 +295,11 @@ def _begun_orders(shard: Shard, checkpoint: Checkpoint) -> Iterator[Order]:
 
 
 def _doubts(kept: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the doubts that are stored, each with its cause and what had begun; newest last."""
-    if not kept:
-        return []
-    return [*kept.get("earlier", ()), {"why": kept["why"], "bases": kept["bases"]}]
+    """Return the doubts that are stored, each with its cause and what had begun; newest last.
+
+    Earlier versions stored one doubt.
+    """
+    return list(kept["doubts"]) if "doubts" in kept else [kept] if kept else []
 
 
 def _has(cause: str, earlier: str) -> bool:

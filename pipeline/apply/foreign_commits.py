@@ -32,7 +32,7 @@ from pipeline.reports import Hold, MergeFailure
 if TYPE_CHECKING:  # it loads pandas, which nothing that reads a config needs
     from pipeline.apply.table_format import Mirrors
 
-_WAIVER = "foreign_write:"
+FOREIGN_WRITE = "foreign_write:"  # begins the ids of foreign commits
 _VERSION = re.compile(r"[0-9]{1,18}")
 
 
@@ -104,12 +104,12 @@ class NetChange:
 
 def waiver_id(table: str, version: int) -> str:
     """The id that a person waives to accept a foreign *version* of a mirror."""
-    return f"{_WAIVER}{table}:{version}"
+    return f"{FOREIGN_WRITE}{table}:{version}"
 
 
 def accepted_versions(table: str, waived: Iterable[str]) -> frozenset[int]:
     """Foreign versions of the mirror of *table* that a person has waived."""
-    prefix = f"{_WAIVER}{table}:"
+    prefix = f"{FOREIGN_WRITE}{table}:"
     named = (one.removeprefix(prefix) for one in waived if one.startswith(prefix))
     return frozenset(int(text) for text in named if _VERSION.fullmatch(text))
 
